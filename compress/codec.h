@@ -16,14 +16,6 @@ namespace pleat::compress {
 [[nodiscard]] std::size_t payload_bound(const CodecSpec& spec, ElementType type,
                                         std::size_t elements) noexcept;
 
-// The bytes of the payload where they do not depend on the values, empty where they do. A request
-// with such a size is never refused, if there is room. It has one with force_raw, with sides, and
-// for floats of 3, 4, 6 or 8 bits of any transform with neither a widest step nor near_zero nor
-// compaction.
-[[nodiscard]] std::optional<std::size_t> exact_payload_bytes(const CodecSpec& spec,
-                                                             ElementType type,
-                                                             std::size_t elements) noexcept;
-
 // Compresses `source` into `payload`.
 //   source    aligned to its elements; must not change during the call
 //   nonce     64-bit number no other payload of the run shares: the Philox key of the dither

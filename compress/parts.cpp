@@ -1,7 +1,10 @@
 #include "compress/parts.h"
 
-#include "compress/element_math.h"
+#include <cstring>
+
 #include "compress/float_environment.h"
+#include "compress/float_types.h"
+#include "compress/kernels.h"
 
 namespace pleat::compress {
 
@@ -36,13 +39,16 @@ void run_parts_erased(const Executor& executor, std::size_t items, std::size_t g
 }
 }  // namespace internal
 
+bool worth_streaming(const void* target, std::size_t bytes) noexcept {
+  return bytes >= stream_threshold() && reinterpret_cast<std::uintptr_t>(target) % 64 == 0;
+}
+
 bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept {
-  if (type == ElementType::kFloat32) {
-    const auto words = metadata_at<std::uint32_t>(metadata, g);
-    return (words.second & kSign<std::uint32_t>) != 0 && words.first == words.second;
-  }
-  const auto words = metadata_at<std::uint16_t>(metadata, g);
-  return (words.second & kSign<std::uint16_t>) != 0 && words.first == words.second;
+  return with_type(type, [&]<class T>() {
+    typename T::Word words[2];
+    std::memcpy(words, static_cast<const std::uint8_t*>(metadata) + g * sizeof words, sizeof words);
+    return words[0] == words[1] && (words[1] & kSignBit<T>) != 0;
+  });
 }
 
 }  // namespace pleat::compress

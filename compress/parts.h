@@ -1,29 +1,13 @@
-// How the loops over blocks of groups are cut into parts for threads, and the queries of both
-// directions on a group's metadata. Internal to compress/.
+// How the loops over blocks of elements are cut into parts for threads. Internal to compress/.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "compress/format.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
-
-// The two words of a group's metadata.
-template <class Word>
-struct Words {
-  Word first;
-  Word second;
-};
-template <class Word>
-[[nodiscard]] Words<Word> metadata_at(const void* metadata, std::size_t g) noexcept {
-  Words<Word> words;
-  std::memcpy(&words, static_cast<const std::uint8_t*>(metadata) + g * sizeof words, sizeof words);
-  return words;
-}
-template <class Word>
-inline constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
 
 // Runs body(begin, end) over [0, items) on the executor, each part in the fixed float environment.
 // An empty executor means the serial one. Passes `Body` by reference, so no memory is allocated.
@@ -33,6 +17,12 @@ void run_parts(const Executor& executor, std::size_t items, std::size_t grain, c
 // Smallest part for a thread, in blocks of kBlockElements. 32 Ki elements take 7 us; a second
 // thread pays from twice as many on.
 inline constexpr std::size_t kGrainBlocks = 2;
+
+// Bytes of elements for a thread where they are only packed or compared.
+inline constexpr std::size_t kGrainBytes = 512 * 1024;
+
+// True if so many bytes are worth writing past the caches: see stream_threshold() (kernels.h).
+[[nodiscard]] bool worth_streaming(const void* target, std::size_t bytes) noexcept;
 
 // True if group `g` is marked escaped; `metadata` is that of group 0.
 [[nodiscard]] bool is_escaped(ElementType type, const void* metadata, std::size_t g) noexcept;
@@ -51,6 +41,19 @@ void run_parts(const Executor& executor, std::size_t items, std::size_t grain, c
                              [](const void* erased, std::size_t begin, std::size_t end) {
                                (*static_cast<const Body*>(erased))(begin, end);
                              });
+}
+
+// Runs body(first, count) over the elements of a span, a block at a time.
+template <class Body>
+void by_blocks(const Executor& executor, std::size_t elements, ElementType type, const Body& body) {
+  run_parts(executor, ceil_divide(elements, kBlockElements),
+            kGrainBytes / (kBlockElements * element_size(type)),
+            [&](std::size_t begin, std::size_t end) {
+              for (std::size_t block = begin; block < end; ++block) {
+                const std::size_t first = block * kBlockElements;
+                body(first, elements - first < kBlockElements ? elements - first : kBlockElements);
+              }
+            });
 }
 
 }  // namespace pleat::compress

@@ -1,28 +1,15 @@
-// The parts of encoding that do not depend on where the payload is written: they choose the kind of
-// payload, run blocks of groups, and finish a payload. Internal to compress/.
+// The request for a payload, and the header at its end, for all forms. Internal to compress/.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "compress/format.h"
-#include "compress/kernels.h"
 #include "compress/parts.h"
 #include "compress/types.h"
 
 namespace pleat::compress {
-
-// The sums over a span: statistics, number of quantised groups, number of compacted blocks.
-struct Totals {
-  SpanStatistics statistics;
-  std::uint64_t lossy_groups = 0;
-  std::uint64_t compacted_blocks = 0;
-  bool near_zero = false;  // there are elements near zero
-
-  void add(const BlockResult& block) noexcept;
-};
 
 // A request after the checks that need no data.
 struct Request {
@@ -70,23 +57,7 @@ struct Request {
   return elements / 8 * width + ceil_divide(elements % 8 * width, 8);
 }
 
-// Encodes groups [first, first + count) of the span; the last is short if the span ends in it.
-// `metadata` and `codes` are those of group `first`. The slots of a block, compacted where that
-// pays, begin where its regular slots would; their bytes go to `slot_bytes`. No slot is compacted
-// if `slot_bytes` is null. Stops early once `escapes` exceeds `escape_limit`.
-void encode_blocks(const Request& request, const Executor& executor, std::size_t first,
-                   std::size_t count, void* metadata, std::uint8_t* codes, BlockResult* results,
-                   std::uint64_t* slot_bytes, std::atomic<std::size_t>* escapes,
-                   std::size_t escape_limit) noexcept;
-
-// Turns the fixed layout into the final payload: fills the escape slots, moves the blocks together
-// and appends their offsets if any is compacted, leaves room for the escape table and writes the
-// header. The caller copies the table to `*escape_table`. Returns the payload's bytes.
-//   slot_bytes  of each block, as encode_blocks() wrote them; may lie behind layout.end_of_codes().
-//               Not read if no block is compacted
-[[nodiscard]] std::size_t finish_grouped(const Request& request, const GroupedLayout& layout,
-                                         const Totals& totals, const std::uint64_t* slot_bytes,
-                                         std::uint8_t* payload,
-                                         std::uint8_t** escape_table) noexcept;
+// Writes the header of a payload of `bytes` bytes.
+EncodeResult finish_header(Header header, std::size_t bytes, std::uint8_t* payload) noexcept;
 
 }  // namespace pleat::compress

@@ -1,5 +1,5 @@
 // Packs codes and converts elements one after the other, for the reference path: what planes_simd.h
-// and conversions_simd.h do for vectors. Anonymous: see kernels.h.
+// does for vectors. Anonymous: see kernels.h.
 #pragma once
 
 #include <stddef.h>

@@ -64,8 +64,7 @@ inline constexpr std::size_t kGroupElements = 256;
 //   widest_step   a lossy group whose step is wider is escaped: kept as it is. Above 0.
 //   escape_64ths  how many 64ths of the groups a lossy request may escape, 1 to 64.
 //   compact       blocks of groups that need fewer bytes get fewer, and a span of one value is a
-//                 header. Without it the size of many payloads is known beforehand:
-//                 exact_payload_bytes().
+//                 header. Without it payload_bound() is the size of many payloads.
 //   near_zero     for logarithms of probabilities: elements above -1 come back exact, bit for bit,
 //                 and do not count for the range of their group (near_zero.h). Lossy requests only.
 //   sides  if there are any: only the sides of the elements are kept, in one or two bits each.

@@ -27,12 +27,8 @@ bool looks_two_valued(const Word* data, std::size_t elements) noexcept {
     Word a = data[begin];
     Word b = a;
     for (std::size_t i = begin; i < end; ++i) {
-      if (data[i] == a || data[i] == b) {
-        continue;
-      }
-      if (a != b) {
-        return false;
-      }
+      if (data[i] == a || data[i] == b) continue;
+      if (a != b) return false;
       b = data[i];
     }
   }
@@ -40,12 +36,9 @@ bool looks_two_valued(const Word* data, std::size_t elements) noexcept {
 }
 
 bool looks_two_valued(const Span& span) noexcept {
-  if (span.elements == 0) {
-    return false;
-  }
-  if (span.type == ElementType::kFloat32) {
+  if (span.elements == 0) return false;
+  if (span.type == ElementType::kFloat32)
     return looks_two_valued(static_cast<const std::uint32_t*>(span.data), span.elements);
-  }
   return looks_two_valued(static_cast<const std::uint16_t*>(span.data), span.elements);
 }
 
@@ -72,19 +65,12 @@ constexpr std::uint32_t kOftenFlat = 32;  // elements of a row
 
 // The part of `spec` that a payload can hold.
 BlockSpec as_kept(const BlockSpec& spec) noexcept {
-  if (spec.kept == Kept::kNothing) {
-    return {.type = spec.type, .kept = Kept::kNothing};
-  }
+  if (spec.kept == Kept::kNothing) return {.type = spec.type, .kept = Kept::kNothing};
   const bool needs_sides = spec.kept == Kept::kSides || (spec.bits != 0 && spec.sides.any());
-  if (needs_sides && !sides_hold(spec.sides, spec.type)) {
-    return lossless(spec.type);
-  }
-  if (spec.kept == Kept::kSides) {
+  if (needs_sides && !sides_hold(spec.sides, spec.type)) return lossless(spec.type);
+  if (spec.kept == Kept::kSides)
     return {.type = spec.type, .kept = Kept::kSides, .sides = spec.sides};
-  }
-  if (spec.bits == 0) {
-    return lossless(spec.type);
-  }
+  if (spec.bits == 0) return lossless(spec.type);
   BlockSpec kept = spec;
   kept.bits = spec.width();
   kept.floor = 0;
@@ -93,9 +79,7 @@ BlockSpec as_kept(const BlockSpec& spec) noexcept {
 
 // Bytes for the sides that may stand beside the values of a span.
 std::size_t sides_room(const Span& span, const BlockSpec& spec) noexcept {
-  if (spec.kept != Kept::kValues || spec.bits == 0 || !spec.sides.any()) {
-    return 0;
-  }
+  if (spec.kept != Kept::kValues || spec.bits == 0 || !spec.sides.any()) return 0;
   const CodecSpec beside{.sides = sides_beside_values(spec.sides, span.type)};
   return beside.sides.any() ? align_up(payload_bound(beside, span.type, span.elements)) : 0;
 }
@@ -103,9 +87,7 @@ std::size_t sides_room(const Span& span, const BlockSpec& spec) noexcept {
 std::size_t span_room(const Span& span, const BlockPlan& plan, Effort effort,
                       const Executor& executor) noexcept {
   const BlockSpec& spec = plan.spec;
-  if (spec.kept == Kept::kValues && spec.bits == 0 && !plan.tiles) {
-    return exact_room(span);
-  }
+  if (spec.kept == Kept::kValues && spec.bits == 0 && !plan.tiles) return exact_room(span);
   const bool tiled = is_tiled(plan.tiles, span.type, spec.bits, span.elements);
   const std::size_t elements = tiled ? kTiledElements : span.elements;
   std::size_t codes = payload_bound(plan.codec(), span.type, elements);
@@ -131,9 +113,8 @@ bool has_lines_to_plan(const BlockSource& source, const BlockPlan& plan) noexcep
 // The steps that groups with these ranges have, as far as they are not exact for that.
 std::vector<float> steps_of(const std::vector<GroupRange>& ranges, const BlockSpec& spec) {
   std::vector<float> steps(ranges.size());
-  for (std::size_t g = 0; g < ranges.size(); ++g) {
+  for (std::size_t g = 0; g < ranges.size(); ++g)
     steps[g] = ranges[g].step(spec.type, spec.bits, widest_step(spec.steps));
-  }
   return steps;
 }
 
@@ -141,23 +122,18 @@ std::vector<float> steps_of(const std::vector<GroupRange>& ranges, const BlockSp
 bool allow_escapes(const BlockSource& source, BlockPlan& plan, std::size_t* bytes,
                    const Executor& executor) noexcept {
   plan.escape_64ths = 1;
-  if (plan.spec.steps == Steps::kAny) {
-    return true;
-  }
+  if (plan.spec.steps == Steps::kAny) return true;
   for (std::size_t i = 0; i < source.range_count; ++i) {
     const Span span = source.span(i, plan.spec.type);
     const std::size_t groups = ceil_divide(span.elements, kGroupElements);
     const std::size_t escapes = count_escapes(span, plan.spec.codec(), 0, executor);
     *bytes += escapes * kGroupElements * element_size(span.type);
-    if (escapes == 0 || (escapes == 1 && plan.spec.transform == Transform::kNone)) {
+    if (escapes == 0 || (escapes == 1 && plan.spec.transform == Transform::kNone))
       continue;  // every payload may have one
-    }
     // Rotated groups differ a little with the nonce, which encoding brings.
     const std::size_t share =
         ceil_divide(escapes * 64, groups) + (plan.spec.transform == Transform::kNone ? 0 : 1);
-    if (share > kMostEscape64ths) {
-      return false;
-    }
+    if (share > kMostEscape64ths) return false;
     plan.escape_64ths = std::max(plan.escape_64ths, static_cast<std::uint8_t>(share));
   }
   return true;
@@ -169,28 +145,22 @@ void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor&
   const bool with_lines = has_lines_to_plan(source, plan);
   const Span span = with_lines ? source.span(0, plan.spec.type) : Span{};
   std::vector<GroupRange> ranges;
-  if (with_lines && may_be_flat(span.elements, span.type, plan.spec.lines)) {
+  if (with_lines && may_be_flat(span.elements, span.type, plan.spec.lines))
     ranges = group_ranges(span.data, span.elements, span.type, executor);
-  }
   std::size_t elements = 0;
-  for (std::size_t i = 0; i < source.range_count; ++i) {
+  for (std::size_t i = 0; i < source.range_count; ++i)
     elements += source.span(i, plan.spec.type).elements;
-  }
   BlockPlan best = plan;
   best.spec.bits = 0;
   std::size_t least = std::numeric_limits<std::size_t>::max();
   const std::array<std::uint8_t, 3> widths{asked, 4, 8};
   for (std::size_t i = 0; i < widths.size(); ++i) {
     const std::uint8_t bits = widths[i];
-    if ((i != 0 && bits <= asked) || elements * bits / 8 >= least) {
-      continue;
-    }
+    if ((i != 0 && bits <= asked) || elements * bits / 8 >= least) continue;
     BlockPlan at = plan;
     at.spec.bits = bits;
     std::size_t bytes = elements * bits / 8;
-    if (!allow_escapes(source, at, &bytes, executor)) {
-      continue;
-    }
+    if (!allow_escapes(source, at, &bytes, executor)) continue;
     if (with_lines) {
       at.lines = flat_lines(span.data, span.elements, span.type, plan.spec.lines,
                             steps_of(ranges, at.spec));
@@ -209,9 +179,7 @@ void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor&
 
 // Looks for the facts about the values that the spec requires.
 void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Executor& executor) {
-  if (plan.spec.bits == 0 || !is_floating(plan.spec.type)) {
-    return;
-  }
+  if (plan.spec.bits == 0 || !is_floating(plan.spec.type)) return;
   bool needs_all = effort == Effort::kThorough;
   if (has_lines_to_plan(source, plan)) {
     const Span span = source.span(0, plan.spec.type);
@@ -224,14 +192,11 @@ void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Execu
     plan.checks_lines = !needs_all && may_be_flat(span.elements, span.type, lines);
     if (!needs_all) {
       plan.lines = zero_rows(span.data, span.elements, span.type, lines);
-      if (!plan.lines.exact.empty()) {
+      if (!plan.lines.exact.empty())
         plan.patch_bytes = patch_bytes(plan.lines, lines, span.elements, span.type);
-      }
     }
   }
-  if (needs_all) {
-    plan_thoroughly(source, plan, executor);
-  }
+  if (needs_all) plan_thoroughly(source, plan, executor);
   plan.guesses = effort == Effort::kQuick &&
                  (plan.checks_lines || plan.spec.near_zero || plan.spec.steps != Steps::kAny);
 }
@@ -248,9 +213,7 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     return plan;
   }
   plan.tiles = copy_raw && plan.spec.kept == Kept::kValues;
-  if (!source.is_sound(spec.type) || source.range_count > kMostSpans) {
-    return plan;
-  }
+  if (!source.is_sound(spec.type) || source.range_count > kMostSpans) return plan;
   try {
     look(source, plan, effort, executor);
   } catch (...) {
@@ -267,14 +230,10 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
   for (std::size_t i = 0; i < source.range_count; ++i) {
     const Span span = source.span(i, spec.type);
     const std::size_t more = span_room(span, plan, effort, executor);
-    if (more == 0) {
-      return plan;
-    }
+    if (more == 0) return plan;
     room += more;
   }
-  if (!is_worth_it(room, source.bytes, copy_raw)) {
-    return plan;
-  }
+  if (!is_worth_it(room, source.bytes, copy_raw)) return plan;
   plan.room = room;
   // In place, a table in front would overwrite bytes not yet read, and flat lines that are found
   // afterwards could not be undone. Groups that are kept exact wait in memory of their own.

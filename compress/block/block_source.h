@@ -27,9 +27,8 @@ struct BlockSource {
     for (std::size_t i = 0; i < range_count; ++i) {
       const ByteRange& range = ranges[i];
       if (range.begin < from || range.end < range.begin || range.end > bytes ||
-          (range.end - range.begin) % element_size(type) != 0) {
+          (range.end - range.begin) % element_size(type) != 0)
         return false;
-      }
       from = range.end;
     }
     return true;

@@ -109,16 +109,11 @@ struct BlockSpec {
 // steps, the shorter rows, a transform only where both ask for it, the sides of either; lossless
 // where the two disagree on the type or on the sides.
 [[nodiscard]] constexpr BlockSpec merge(const BlockSpec& a, const BlockSpec& b) noexcept {
-  if (a.type != b.type) {
-    return lossless(ElementType::kBytes);
-  }
-  if (a.kept == Kept::kNothing || b.kept == Kept::kNothing) {
-    return a.kept == Kept::kNothing ? b : a;
-  }
+  if (a.type != b.type) return lossless(ElementType::kBytes);
+  if (a.kept == Kept::kNothing || b.kept == Kept::kNothing) return a.kept == Kept::kNothing ? b : a;
   const auto exact = [](const BlockSpec& s) { return s.kept == Kept::kValues && s.bits == 0; };
-  if (exact(a) || exact(b) || (a.sides.any() && b.sides.any() && a.sides != b.sides)) {
+  if (exact(a) || exact(b) || (a.sides.any() && b.sides.any() && a.sides != b.sides))
     return lossless(a.type);
-  }
   const Sides sides = a.sides.any() ? a.sides : b.sides;
   if (a.kept != b.kept) {
     BlockSpec values = a.kept == Kept::kValues ? a : b;
@@ -126,9 +121,7 @@ struct BlockSpec {
     return values;
   }
   Lines lines = a.lines.look >= b.lines.look ? a.lines : b.lines;
-  if (a.lines.look == b.lines.look) {
-    lines.length = std::min(a.lines.length, b.lines.length);
-  }
+  if (a.lines.look == b.lines.look) lines.length = std::min(a.lines.length, b.lines.length);
   return {.type = a.type,
           .bits = std::max(a.bits, b.bits),
           .floor = std::max(a.floor, b.floor),

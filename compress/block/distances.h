@@ -19,9 +19,7 @@ class Distances {
   // Of elements that count: `count` of them.
   Distances(const float* distances, std::size_t count, float step) noexcept
       : few_(count_levels(distances, count)) {
-    for (std::size_t i = 0; i < count; ++i) {
-      farthest_ = std::max(farthest_, distances[i]);
-    }
+    for (std::size_t i = 0; i < count; ++i) farthest_ = std::max(farthest_, distances[i]);
     rounded_ = is_finite_value(farthest_) && (few_ || is_on_grid(distances, count, step));
   }
   // True if they come from codes, of at most four bits or of the same width: they are few, or
@@ -34,9 +32,7 @@ class Distances {
   // as went from there to the third.
   [[nodiscard]] float lowest_spread() const noexcept {
     const Level first = next_level(-1), second = next_level(first.distance);
-    if (!few_ || first.distance != 0 || second.count == 0) {
-      return 0;
-    }
+    if (!few_ || first.distance != 0 || second.count == 0) return 0;
     const Level third = next_level(second.distance);
     const float beyond = third.distance < 2.5f * second.distance ? third.count / 2 : 0;
     const float up = std::max(second.count - beyond, 0.0f);
@@ -52,11 +48,8 @@ class Distances {
   };
   [[nodiscard]] Level next_level(float after) const noexcept {
     Level next{INFINITY, 0};
-    for (std::size_t i = 0; i < size_; ++i) {
-      if (levels_[i].distance > after && levels_[i].distance < next.distance) {
-        next = levels_[i];
-      }
-    }
+    for (std::size_t i = 0; i < size_; ++i)
+      if (levels_[i].distance > after && levels_[i].distance < next.distance) next = levels_[i];
     return next;
   }
   // False as soon as there are more than a few.
@@ -65,13 +58,10 @@ class Distances {
     for (std::size_t i = 0; i < count; ++i) {
       const float distance = distances[i];
       std::size_t at = bits_of(distance) * 0x9E37'79B9u >> 26;
-      while (places[at] != 0 && levels_[places[at] - 1].distance != distance) {
+      while (places[at] != 0 && levels_[places[at] - 1].distance != distance)
         at = (at + 1) % kPlaces;
-      }
       if (places[at] == 0) {
-        if (size_ == kFew) {
-          return false;
-        }
+        if (size_ == kFew) return false;
         levels_[size_++] = {distance, 0};
         places[at] = static_cast<std::uint8_t>(size_);
       }

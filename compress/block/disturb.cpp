@@ -51,9 +51,8 @@ class Disturber {
         request_({nullptr, 0, spec.type}, spec.codec(), 0) {
     const Sides sides = spec.sides.any() ? sides_beside_values(spec.sides, type_) : Sides{};
     has_sides_ = sides.any();
-    if (has_sides_) {
+    if (has_sides_)
       moves_ = side_moves<T>(side_values<T>(sides).words, sides.kind == Sides::Kind::kThree);
-    }
   }
 
   // Disturbs up to kBatch groups that begin at `words`.
@@ -109,11 +108,10 @@ void Disturber<T>::encode(std::size_t elements, std::size_t first_group, std::ui
   job.codes = batch->codes;
   job.result = &result;
   job.widest_step = request_.widest_step_bits();
-  if (near_zero_) {
+  if (near_zero_)
     encode_beside_zero(type_, job, near_counts);
-  } else {
+  else
     kernels().encode[T::kType](job);
-  }
   for (std::size_t g = 0; g < batch->groups; ++g) {
     const GroupKind kind = kind_of<T>(batch->metadata[g]);
     batch->quantised[g] = kind == GroupKind::kRegular || kind == GroupKind::kWide;
@@ -123,11 +121,9 @@ void Disturber<T>::encode(std::size_t elements, std::size_t first_group, std::ui
 template <class T>
 void Disturber<T>::decode(std::size_t elements, std::size_t first_group, std::uint64_t nonce,
                           Batch* batch) const noexcept {
-  for (std::size_t g = 0; g < batch->groups; ++g) {
-    if (!batch->quantised[g]) {  // nothing of it is read
+  for (std::size_t g = 0; g < batch->groups; ++g)
+    if (!batch->quantised[g])  // nothing of it is read
       batch->metadata[g] = {0, 0};
-    }
-  }
   DecodeGroups job{};
   job.metadata = batch->metadata;
   job.codes = batch->codes;
@@ -138,9 +134,8 @@ void Disturber<T>::decode(std::size_t elements, std::size_t first_group, std::ui
   job.bits = request_.bits;
   job.nonce = nonce;
   job.target = batch->after;
-  if (!kernels().decode[T::kType](job)) {
+  if (!kernels().decode[T::kType](job))
     std::fill(std::begin(batch->quantised), std::end(batch->quantised), false);
-  }
 }
 
 template <class T>
@@ -161,9 +156,7 @@ PLEAT_CLONES bool Disturber<T>::spread(const Dequantiser& group, std::size_t ele
     count += exempt[e] == 0 ? 1 : 0;
   }
   const Distances distances(counting.data(), count, step);
-  if (!distances.were_rounded()) {
-    return false;
-  }
+  if (!distances.were_rounded()) return false;
   const float far = distances.farthest(), lowest = distances.lowest_spread();
   const float sign = group.step < 0 ? -1.0f : 1.0f;
   std::array<std::uint8_t, kGroupElements> random;
@@ -179,9 +172,8 @@ PLEAT_CLONES bool Disturber<T>::spread(const Dequantiser& group, std::size_t ele
     const float moved = distance == 0 ? up : distance + (2 * at - 1) * room;
     all[e] = group.anchor + sign * moved;
   }
-  for (std::size_t e = 0; e < elements; ++e) {
+  for (std::size_t e = 0; e < elements; ++e)
     words[e] = exempt[e] != 0 ? words[e] : T::from_float(all[e]);
-  }
   return true;
 }
 
@@ -222,11 +214,9 @@ PLEAT_CLONES void Disturber<T>::move(Word* words, const Word* before, const Word
     }
     return;
   }
-  for (std::size_t e = 0; e < elements; ++e) {
-    if (to[e] != from[e] && words[e] >= exact_below) {
+  for (std::size_t e = 0; e < elements; ++e)
+    if (to[e] != from[e] && words[e] >= exact_below)
       words[e] = moved_to_side<T>(moves_, side_of(moves_.test, from[e]), T::from_float(to[e]));
-    }
-  }
 }
 
 template <class T>
@@ -241,21 +231,15 @@ void Disturber<T>::disturb(Word* words, std::size_t elements, std::size_t first_
   };
   bool changed = false;
   for (std::size_t g = 0; g < batch.groups; ++g) {
-    if (!batch.quantised[g]) {
-      continue;
-    }
+    if (!batch.quantised[g]) continue;
     const Metadata<T>& metadata = batch.metadata[g];
-    const Dequantiser group = kind_of<T>(metadata) == GroupKind::kWide
-                                  ? read_wide_group<T>(metadata, request_.bits)
-                                  : read_group<T>(metadata, request_.bits);
+    const Dequantiser group = read_lossy_group<T>(metadata, request_.bits);
     if (!group.dither) {
       Word* const at = batch.before + g * kGroupElements;
       changed = spread(group, elements_of(g), first_group + g, nonce, at) || changed;
     }
   }
-  if (changed) {
-    encode(elements, first_group, nonce, &batch);
-  }
+  if (changed) encode(elements, first_group, nonce, &batch);
   decode(elements, first_group, nonce, &batch);
   for (std::size_t g = 0; g < batch.groups; ++g) {
     if (batch.quantised[g]) {
@@ -274,9 +258,7 @@ void disturb_spans(void* block, const BlockSource& where, const BlockSpec& spec,
   for (std::size_t i = 0; i < where.range_count; ++i) {
     const Span span = where.span(i, spec.type);
     const Request request(span, spec.codec(), 0);
-    if (span.elements == 0 || !request.grouped_pays(request.layout())) {
-      continue;
-    }
+    if (span.elements == 0 || !request.grouped_pays(request.layout())) continue;
     with_type(spec.type, [&]<class T>() {
       const FloatEnvironment environment;
       const Disturber<T> disturber(spec, how);
@@ -299,12 +281,10 @@ void disturb_spans(void* block, const BlockSource& where, const BlockSpec& spec,
 bool disturb_block(void* block, const BlockSource& where, const BlockSpec& spec,
                    const Disturbance& how, const Executor& executor) noexcept {
   if (!is_floating(spec.type) || spec.kept != Kept::kValues || how.bits == 0 ||
-      how.amplitude == 0 || (spec.sides.any() && !sides_hold(spec.sides, spec.type))) {
+      how.amplitude == 0 || (spec.sides.any() && !sides_hold(spec.sides, spec.type)))
     return true;
-  }
-  if (spec.transform != Transform::kNone || block != where.data || !where.is_sound(spec.type)) {
+  if (spec.transform != Transform::kNone || block != where.data || !where.is_sound(spec.type))
     return false;
-  }
   BlockSpec at_width = spec;
   at_width.bits = how.bits;
   at_width.floor = 0;
@@ -313,9 +293,8 @@ bool disturb_block(void* block, const BlockSource& where, const BlockSpec& spec,
     return true;
   }
   const BlockPlan plan = plan_block(where, at_width, false, Effort::kThorough, executor);
-  if (plan.spec.bits == 0) {  // all of it is kept exact
+  if (plan.spec.bits == 0)  // all of it is kept exact
     return true;
-  }
   const Span span = where.span(0, spec.type);
   std::vector<std::byte> patch;
   try {
@@ -323,13 +302,11 @@ bool disturb_block(void* block, const BlockSource& where, const BlockSpec& spec,
   } catch (...) {
     return false;
   }
-  if (!patch.empty()) {
+  if (!patch.empty())
     write_patch(plan.lines, spec.lines, span.data, span.elements, span.type, patch.data());
-  }
   disturb_spans(block, where, at_width, how, executor);
-  if (!patch.empty()) {
+  if (!patch.empty())
     apply_patch(patch.data(), static_cast<std::byte*>(block) + where.ranges[0].begin, span.bytes());
-  }
   return true;
 }
 

@@ -13,12 +13,8 @@ double rounding_integral(double x) noexcept {
 // from a bound as [near, far].
 double half_error(double step, double near, double far) noexcept {
   const double half = step / 2, whole = step * step / 24;
-  if (near >= half) {
-    return whole;
-  }
-  if (far - near < 1e-6 * step) {
-    return near * near * (0.5 - near / step * 2 / 3);
-  }
+  if (near >= half) return whole;
+  if (far - near < 1e-6 * step) return near * near * (0.5 - near / step * 2 / 3);
   const auto integral = [&](double d) {
     const double inside = std::min(d, half);
     return inside * inside * inside / 6 * (1 - inside / step) + (d - inside) * whole;
@@ -48,22 +44,16 @@ void add_lowest(double left, double up, bool zeros_crowd, const Add& add) {
 }  // namespace
 
 double dithered_error(double step, double ulp) noexcept {
-  if (step >= kManyUlps * ulp) {
-    return step * step / 12;
-  }
+  if (step >= kManyUlps * ulp) return step * step / 12;
   const double half = step / 2;
   const double n = std::floor(half / ulp + 0.5);  // the farthest value, in ulps
-  if (n == 0) {
-    return 0;
-  }
+  if (n == 0) return 0;
   const double inner = (n - 1) * n * (2 * n - 1) / 6;
   return 2 / step * ulp * ulp * (ulp * inner + n * n * (half - (n - 0.5) * ulp));
 }
 
 double rounded_error(double step, double ulp) noexcept {
-  if (step >= kManyUlps * ulp) {
-    return step * step / 6;
-  }
+  if (step >= kManyUlps * ulp) return step * step / 6;
   double sum = 0;
   for (double k = 1; (k - 0.5) * ulp < step; ++k) {
     const double low = (k - 0.5) * ulp, high = std::min(step, (k + 0.5) * ulp);
@@ -74,9 +64,8 @@ double rounded_error(double step, double ulp) noexcept {
 
 double share_within(NoiseBounds bounds, double step, double from, double to) noexcept {
   if (from - step / 2 > bounds.high || to + step / 2 < bounds.low ||
-      (from - step / 2 > bounds.low && to + step / 2 < bounds.high)) {
+      (from - step / 2 > bounds.low && to + step / 2 < bounds.high))
     return 1;
-  }
   for (const double bound : {double{bounds.low}, double{bounds.high}}) {
     if (from < bound && bound < to) {
       const double below = share_within(bounds, step, from, bound);
@@ -107,9 +96,7 @@ void pieces_of_codes(const std::array<std::uint16_t, 256>& counts, const CodedLe
     return level < levels.count ? counts[levels.first_code + level] : 0;
   };
   std::size_t top = levels.count - 1;
-  while (top > 0 && coded(top) == 0) {
-    --top;
-  }
+  while (top > 0 && coded(top) == 0) --top;
   const auto add = [&](double from, double to, double count) {
     const auto value = [&](double level) {
       const double x = levels.anchor + levels.step * level;
@@ -137,16 +124,13 @@ void pieces_of_codes(const std::array<std::uint16_t, 256>& counts, const CodedLe
     const double above = level + 2 == top ? coded(top) - 1 : coded(level + 2) / 2;
     const double share = last ? next : level == 0 ? std::max(next - above, 0.0) : next / 2;
     const auto at = static_cast<double>(level);
-    if (level == 0) {
+    if (level == 0)
       add_lowest(left, share, zeros_crowd, add);
-    } else {
+    else
       add(at, at + 1, left + share);
-    }
     left = next - share;
   }
-  if (top == 0 && left > 0) {
-    add(0, 0, left);
-  }
+  if (top == 0 && left > 0) add(0, 0, left);
 }
 
 }  // namespace pleat::compress::block

@@ -103,9 +103,8 @@ class NoiseByBinade {
   // The mean over [from, to].
   [[nodiscard]] double over(float from, float to) noexcept {
     const float low = magnitude(from), high = magnitude(to);
-    if (from < 0.0f && to > 0.0f) {
+    if (from < 0.0f && to > 0.0f)
       return (low * above_zero(0, low) + high * above_zero(0, high)) / (double{low} + high);
-    }
     return above_zero(std::min(low, high), std::max(low, high));
   }
 
@@ -114,17 +113,13 @@ class NoiseByBinade {
 
   [[nodiscard]] double above_zero(float low, float high) noexcept {
     unsigned binade = bits_of(high) >> 23;
-    if (binade == bits_of(low) >> 23) {
-      return at(binade);
-    }
+    if (binade == bits_of(low) >> 23) return at(binade);
     double sum = 0, top = high;
     for (unsigned i = 0; i < kMostBinades && top > low; ++i, --binade) {
       const double bottom = std::max(low, float_of(binade << 23));
       sum += (top - bottom) * at(binade);
       top = bottom;
-      if (binade == 0) {
-        break;
-      }
+      if (binade == 0) break;
     }
     return (sum + (top - low) * at(binade)) / (double{high} - low);
   }
@@ -147,15 +142,11 @@ template <class T>
 double squared_error(const Pieces& pieces, const Metadata<T>& metadata, unsigned bits,
                      NoiseBounds bounds) noexcept {
   const GroupKind kind = kind_of<T>(metadata);
-  if (kind != GroupKind::kRegular && kind != GroupKind::kWide) {
-    return 0;
-  }
-  const Dequantiser group =
-      kind == GroupKind::kWide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
+  if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return 0;
+  const Dequantiser group = read_lossy_group<T>(metadata, bits);
   const double step = magnitude(group.step);
-  if (group.dither && !bounds.any() && step >= kManyUlps * ulp_at<T>(pieces.largest())) {
+  if (group.dither && !bounds.any() && step >= kManyUlps * ulp_at<T>(pieces.largest()))
     return pieces.count() * dithered_error(step, 0);
-  }
   NoiseByBinade<T> noise(step, group.dither);
   double sum = 0;
   for (const Piece& piece : pieces) {
@@ -167,9 +158,7 @@ double squared_error(const Pieces& pieces, const Metadata<T>& metadata, unsigned
       const double b = std::fabs(double{piece.to} - group.anchor) / step;
       share = 6 * mean_rounding(std::min(a, b), std::max(a, b));
     }
-    if (share != 0) {
-      sum += piece.count * share * noise.over(piece.from, piece.to);
-    }
+    if (share != 0) sum += piece.count * share * noise.over(piece.from, piece.to);
   }
   return sum;
 }

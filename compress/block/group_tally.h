@@ -33,9 +33,7 @@ struct SideCheck {
   template <class T>
   static SideCheck of(const BlockSpec& spec) noexcept {
     const Sides sides = spec.sides.any() ? sides_beside_values(spec.sides, spec.type) : Sides{};
-    if (!sides.any()) {
-      return {};
-    }
+    if (!sides.any()) return {};
     const SideTest test = side_values<T>(sides).test;
     return {true, test, {test.first, test.last}};
   }
@@ -51,11 +49,10 @@ void add_block(const Metadata<T>* metadata, const GroupCounts* counts, std::size
   block.groups = groups;
   for (std::size_t g = 0; g < groups; ++g) {
     const GroupKind kind = kind_of<T>(metadata[g]);
-    if (kind == GroupKind::kEscaped) {
+    if (kind == GroupKind::kEscaped)
       ++block.escapes;
-    } else if (counts[g].near_zero != 0) {
+    else if (counts[g].near_zero != 0)
       block.near_bytes += near_zero_bytes(counts[g].near_zero, sizeof(typename T::Word));
-    }
     if (kind == GroupKind::kConstant) {
       SpanTally one;
       one.constant_groups = 1;
@@ -82,18 +79,15 @@ GroupCounts read_values(const typename T::Word* words, std::size_t elements, boo
   pieces->clear();
   GroupCounts counts;
   bool negative = false;  // else zeros come back exact
-  for (std::size_t e = 0; e < elements; ++e) {
-    negative = negative || T::to_float(words[e]) < 0.0f;
-  }
+  for (std::size_t e = 0; e < elements; ++e) negative = negative || T::to_float(words[e]) < 0.0f;
   for (std::size_t e = 0; e < elements; ++e) {
     const float value = T::to_float(words[e]);
     counts.other_than_zero =
         static_cast<std::uint16_t>(counts.other_than_zero + (value == 0.0f ? 0 : 1));
-    if (near_zero && words[e] < minus_one) {
+    if (near_zero && words[e] < minus_one)
       ++counts.near_zero;
-    } else if (is_finite_value(value) && !exact[e] && (value != 0.0f || negative)) {
+    else if (is_finite_value(value) && !exact[e] && (value != 0.0f || negative))
       pieces->add(value, value, 1);
-    }
   }
   return counts;
 }

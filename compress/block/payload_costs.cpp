@@ -36,12 +36,10 @@ Metadata<T> metadata_at(const Extent& extent, unsigned bits, std::uint32_t wides
   const float largest_code = static_cast<float>((1u << bits) - 1);
   Quantiser quantiser;
   if (!plan_group<T>(extent.minimum, extent.maximum, largest_code, &quantiser, &metadata,
-                     widest_step)) {
+                     widest_step))
     return escape;
-  }
-  if (keeps_zero(extent.minimum, bits)) {
+  if (keeps_zero(extent.minimum, bits))
     plan_zero_kept<T>(extent.smallest, extent.maximum, largest_code, &quantiser, &metadata);
-  }
   return metadata;
 }
 
@@ -50,8 +48,7 @@ Metadata<T> metadata_at(const Extent& extent, unsigned bits, std::uint32_t wides
 template <class T>
 CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, const CodeCounts& counts) {
   const bool wide = kind_of<T>(metadata) == GroupKind::kWide;
-  const Dequantiser group =
-      wide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
+  const Dequantiser group = read_lossy_group<T>(metadata, bits);
   const float size = magnitude(group.step);
   CodedLevels levels{};
   levels.anchor = group.anchor;
@@ -61,9 +58,7 @@ CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, const CodeCoun
   double steps = levels.count - 1;
   if (wide) {  // so few bits are left that the highest code tells more, if there are many
     std::size_t top = levels.count - 1;
-    while (top > 1 && counts[levels.first_code + top] == 0) {
-      --top;
-    }
+    while (top > 1 && counts[levels.first_code + top] == 0) --top;
     constexpr double kRoundedUp = static_cast<double>(2u << T::kWideShift) / (1u << 23);
     const double least = std::max(steps / (1 + kRoundedUp), static_cast<double>(top) - 1);
     steps = (least + std::max(least, std::min(steps, static_cast<double>(top) + 1))) / 2;
@@ -75,9 +70,8 @@ CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, const CodeCoun
   const float end = T::to_float(T::from_float(static_cast<float>(far)));
   levels.minimum = std::min(end, group.anchor);
   levels.maximum = std::max(end, group.anchor);
-  if (group.anchor <= 0.0f && group.step > 0.0f) {  // some element is above zero
+  if (group.anchor <= 0.0f && group.step > 0.0f)  // some element is above zero
     levels.maximum = std::max(levels.maximum, T::kTiny);
-  }
   return levels;
 }
 
@@ -91,9 +85,8 @@ bool read_codes(const DecodeGroups& job, const Metadata<T>* coded, float* codes)
   for (std::size_t g = 0; g < groups; ++g) {
     const GroupKind kind = kind_of<T>(coded[g]);
     if ((kind == GroupKind::kEscaped && job.compacted) ||
-        (kind == GroupKind::kWide && !has_wide_groups(job.bits))) {
+        (kind == GroupKind::kWide && !has_wide_groups(job.bits)))
       return false;  // no encoder does that
-    }
     metadata[g] = kind == GroupKind::kConstant    ? Metadata<Float32>{0, 0}
                   : kind == GroupKind::kTwoValued ? Metadata<Float32>{0, kSignBit<Float32>}
                   : is_zero_kept<T>(coded[g])     ? Metadata<Float32>{bits_of(0.25f), one | 1u}
@@ -153,9 +146,7 @@ class PayloadTally {
 // The true elements of an escaped group are there: the encoder itself tells its metadata.
 template <class T>
 bool PayloadTally<T>::read_escaped(std::size_t g, std::size_t elements, const bool* exact) {
-  if (escapes_ >= sections_.header.escapes) {
-    return false;
-  }
+  if (escapes_ >= sections_.header.escapes) return false;
   const std::uint8_t* const source =
       sections_.escapes + escapes_++ * sections_.layout.source_bytes_per_group;
   EncodeGroups encode{};
@@ -173,11 +164,10 @@ bool PayloadTally<T>::read_escaped(std::size_t g, std::size_t elements, const bo
   for (std::size_t w = 0; w < widths_.size(); ++w) {
     encode.bits = widths_[w];
     encode.metadata = &metadata_[w][g];
-    if (spec_.near_zero) {
+    if (spec_.near_zero)
       encode_beside_zero(spec_.type, encode, &near_count);
-    } else {
+    else
       kernels().encode[T::kType](encode);
-    }
     tallies_[w].counted_escapes += kernels().count_escapes[T::kType](encode);
     tallies_[w].squared_error +=
         squared_error<T>(pieces_, metadata_[w][g], widths_[w], sides_.bounds);
@@ -189,14 +179,10 @@ bool PayloadTally<T>::read_escaped(std::size_t g, std::size_t elements, const bo
 template <class T>
 bool PayloadTally<T>::read_near_zero(std::size_t group, std::uint16_t* count, Extent* whole) {
   const NearZeroSection& section = sections_.near_zero;
-  if (section.counts == nullptr) {
-    return true;
-  }
+  if (section.counts == nullptr) return true;
   std::memcpy(count, section.counts + group * sizeof *count, sizeof *count);
   const std::size_t bytes = near_zero_bytes(*count, sizeof(Word));
-  if (bytes > static_cast<std::size_t>(section.end - near_)) {
-    return false;
-  }
+  if (bytes > static_cast<std::size_t>(section.end - near_)) return false;
   for (std::size_t i = 0; i < *count; ++i) {
     Word word;
     std::memcpy(&word, near_ + i * sizeof word, sizeof word);
@@ -217,9 +203,7 @@ bool PayloadTally<T>::read_coded(std::size_t g, std::size_t elements, const floa
   counts_[g] = {static_cast<std::uint16_t>(elements), 0};
   Extent extent, whole{};
   if (kind == GroupKind::kConstant || kind == GroupKind::kTwoValued) {
-    for (std::size_t w = 0; w < widths_.size(); ++w) {
-      metadata_[w][g] = coded;
-    }
+    for (std::size_t w = 0; w < widths_.size(); ++w) metadata_[w][g] = coded;
     return read_near_zero(first_group_ + g, &counts_[g].near_zero, &whole);
   }
   CodeCounts counts{};
@@ -240,9 +224,7 @@ bool PayloadTally<T>::read_coded(std::size_t g, std::size_t elements, const floa
         static_cast<std::uint16_t>(std::min<std::size_t>(elements, 2 * (elements - zeros)));
   }
   whole = extent;
-  if (!read_near_zero(first_group_ + g, &counts_[g].near_zero, &whole)) {
-    return false;
-  }
+  if (!read_near_zero(first_group_ + g, &counts_[g].near_zero, &whole)) return false;
   // They were coded as the largest of the others, which is the anchor.
   counts[0] = static_cast<std::uint16_t>(counts[0] - std::min(counts[0], counts_[g].near_zero));
   pieces_of_codes(counts, levels, &pieces_);
@@ -267,29 +249,23 @@ void PayloadTally<T>::add_group(std::size_t g, const Extent& extent, const Exten
 template <class T>
 bool PayloadTally<T>::add(std::size_t block) {
   DecodeGroups job;
-  if (!sections_.block_job(block, &job)) {
-    return false;
-  }
+  if (!sections_.block_job(block, &job)) return false;
   const std::size_t groups = job.groups + (job.tail_elements != 0 ? 1 : 0);
   first_group_ = job.first_group;
   std::memcpy(coded_, job.metadata, groups * sizeof coded_[0]);
   alignas(64) float codes[kBlockElements];
-  if (!read_codes<T>(job, coded_, codes)) {
-    return false;
-  }
+  if (!read_codes<T>(job, coded_, codes)) return false;
   bool exact[kGroupElements] = {};
   for (std::size_t g = 0; g < groups; ++g) {
     const std::size_t elements = g < job.groups ? kGroupElements : job.tail_elements;
     exact_.mark((first_group_ + g) * kGroupElements, {exact, elements});
     if (!(kind_of<T>(coded_[g]) == GroupKind::kEscaped
               ? read_escaped(g, elements, exact)
-              : read_coded(g, elements, codes + g * kGroupElements, exact))) {
+              : read_coded(g, elements, codes + g * kGroupElements, exact)))
       return false;
-    }
   }
-  for (std::size_t w = 0; w < widths_.size(); ++w) {
+  for (std::size_t w = 0; w < widths_.size(); ++w)
     add_block<T>(metadata_[w], counts_, groups, widths_[w], sides_, &tallies_[w]);
-  }
   return true;
 }
 
@@ -301,11 +277,8 @@ bool tally_payload(const GroupedSections& sections, const BlockSpec& spec,
   return with_type(spec.type, [&]<class T>() {
     const FloatEnvironment environment;
     PayloadTally<T> tally(sections, spec, exact, widths, tallies);
-    for (std::size_t block = 0; block < sections.layout.blocks; ++block) {
-      if (!tally.add(block)) {
-        return false;
-      }
-    }
+    for (std::size_t block = 0; block < sections.layout.blocks; ++block)
+      if (!tally.add(block)) return false;
     return true;
   });
 }

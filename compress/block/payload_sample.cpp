@@ -18,9 +18,7 @@ void PayloadSample::finish(void* sample) const noexcept {
 std::optional<PayloadSample> sample_payload(ElementType type, unsigned bits, std::size_t elements) {
   constexpr std::size_t kParts = 64;  // of a block of groups each
   const std::size_t blocks = elements / kBlockElements;
-  if (!is_floating(type) || !has_wide_groups(bits) || blocks < 2 * kParts) {
-    return std::nullopt;
-  }
+  if (!is_floating(type) || !has_wide_groups(bits) || blocks < 2 * kParts) return std::nullopt;
   const GroupedLayout whole(type, bits, elements, false);
   const GroupedLayout part(type, bits, kParts * kBlockElements, false);
   PayloadSample sample{.parts = {{0, kHeaderBytes}},

@@ -23,11 +23,10 @@ SpanTally tally_block(EncodeGroups encode, const BlockSpec& spec, const ExactEle
   encode.metadata = metadata;
   encode.codes = codes;
   encode.result = &result;
-  if (spec.near_zero) {
+  if (spec.near_zero)
     encode_beside_zero(spec.type, encode, near_counts);
-  } else {
+  else
     kernels().encode[T::kType](encode);
-  }
   const SideCheck sides = SideCheck::of<T>(spec);
   GroupCounts counts[kBlockGroups];
   Pieces pieces;
@@ -40,9 +39,7 @@ SpanTally tally_block(EncodeGroups encode, const BlockSpec& spec, const ExactEle
         read_values<T>(static_cast<const typename T::Word*>(encode.source) + g * kGroupElements,
                        elements, spec.near_zero, is_exact, &pieces);
     error += squared_error<T>(pieces, metadata[g], encode.bits, sides.bounds);
-    if (steps != nullptr) {
-      steps[g] = step_of_group<T>(metadata[g]);
-    }
+    if (steps != nullptr) steps[g] = step_of_group<T>(metadata[g]);
   }
   SpanTally tally;
   add_block<T>(metadata, counts, groups, encode.bits, sides, &tally);
@@ -53,9 +50,7 @@ SpanTally tally_block(EncodeGroups encode, const BlockSpec& spec, const ExactEle
 }  // namespace
 
 void ExactElements::mark(std::size_t first, std::span<bool> exact) const noexcept {
-  if (!any()) {
-    return;
-  }
+  if (!any()) return;
   const bool columns = lines_.look == Look::kColumns;
   for (std::size_t e = 0; e < exact.size(); ++e) {
     const std::size_t at = first + e;
@@ -73,9 +68,7 @@ SpanTally tally_values(const Span& span, const BlockSpec& spec, const ExactEleme
   const Request request(span, spec.codec(), 0);
   const GroupedLayout layout = request.layout();
   std::vector<SpanTally> blocks(layout.blocks);
-  if (steps != nullptr) {
-    steps->resize(layout.groups);
-  }
+  if (steps != nullptr) steps->resize(layout.groups);
   run_parts(executor, layout.blocks, 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t block = begin; block < end; ++block) {
       const std::size_t from = block * kBlockGroups, first = from * kGroupElements;
@@ -93,9 +86,7 @@ SpanTally tally_values(const Span& span, const BlockSpec& spec, const ExactEleme
     }
   });
   SpanTally sum;
-  for (const SpanTally& block : blocks) {
-    sum.add(block);
-  }
+  for (const SpanTally& block : blocks) sum.add(block);
   return sum;
 }
 

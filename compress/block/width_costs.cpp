@@ -45,12 +45,8 @@ std::size_t near_zero_section(const GroupedLayout& layout, const SpanTally& tall
 
 std::size_t bytes_of_span(const Request& request, const SpanTally& tally) noexcept {
   const GroupedLayout layout = request.layout();
-  if (request.span.elements == 0 || !request.grouped_pays(layout)) {
-    return request.raw_bytes();
-  }
-  if (tally.one_value()) {
-    return kHeaderBytes;
-  }
+  if (request.span.elements == 0 || !request.grouped_pays(layout)) return request.raw_bytes();
+  if (tally.one_value()) return kHeaderBytes;
   return layout.codes_offset + tally.code_bytes +
          (tally.compacted ? layout.offset_table_bytes() : 0) +
          tally.escapes * layout.source_bytes_per_group + near_zero_section(layout, tally);
@@ -72,9 +68,7 @@ class PayloadBytes {
   void add(std::size_t elements, const BlockSpec& spec, const SpanTally& tally) noexcept {
     bytes_ = align_up(bytes_) + patch_;
     bytes_ += bytes_of_span(request_for(elements, spec.codec(), spec.type), tally);
-    if (tally.may_leave_side) {
-      bytes_ = align_up(bytes_) + bytes_of_sides(elements, spec);
-    }
+    if (tally.may_leave_side) bytes_ = align_up(bytes_) + bytes_of_sides(elements, spec);
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
@@ -96,20 +90,16 @@ bool encodes(const BlockSource& source, const BlockPlan& plan, const Executor& e
     const Request request(span, plan.codec(), 0);
     SpanTally tally;
     std::vector<float> steps;
-    if (request.grouped_pays(request.layout())) {
+    if (request.grouped_pays(request.layout()))
       tally = tally_values(span, spec, exact, executor, plan.checks_lines ? &steps : nullptr);
-    }
     if (tally.escapes > request.escape_limit(request.layout()) ||
         (!steps.empty() && !no_other_is_flat(plan.lines, span.data, span.elements, span.type,
-                                             spec.lines, steps, executor))) {
+                                             spec.lines, steps, executor)))
       return false;
-    }
     bytes.add(span.elements, spec, tally);
     error += tally.squared_error;
   }
-  if (bytes.bytes() > plan.room) {
-    return false;
-  }
+  if (bytes.bytes() > plan.room) return false;
   *cost = {spec.bits, true, bytes.bytes(), error};
   return true;
 }
@@ -120,9 +110,8 @@ WidthCost cost_of_values(const BlockSource& source, const BlockSpec& asked,
   for (const Effort effort : {Effort::kQuick, Effort::kThorough}) {
     const BlockPlan plan = plan_block(source, asked, false, effort, executor);
     if (plan.room == 0 || plan.spec.bits != asked.bits || encodes(source, plan, executor, &cost) ||
-        !plan.guesses) {
+        !plan.guesses)
       break;
-    }
   }
   return cost;
 }
@@ -141,29 +130,24 @@ std::vector<Part> parts_of(const BlockForm& form, const std::uint8_t* payload,
                            std::size_t payload_bytes, std::size_t block_bytes) {
   const std::size_t size = element_size(form.type);
   if (form.shape == BlockShape::kSingle) {
-    if (form.spans != 1 || block_bytes % size != 0 || block_bytes / size != form.elements) {
+    if (form.spans != 1 || block_bytes % size != 0 || block_bytes / size != form.elements)
       return {};
-    }
     return {{payload, payload_bytes, block_bytes / size, {}}};
   }
   TableHeader header{};
   if (form.shape != BlockShape::kTable || form.spans > kMostSpans ||
-      table_bytes(form.spans) > payload_bytes) {
+      table_bytes(form.spans) > payload_bytes)
     return {};
-  }
   std::memcpy(&header, payload, sizeof header);
-  if (header.magic != kTableMagic || header.count != form.spans) {
-    return {};
-  }
+  if (header.magic != kTableMagic || header.count != form.spans) return {};
   std::vector<Part> parts(form.spans);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     TableEntry e{};
     std::memcpy(&e, payload + sizeof header + i * sizeof e, sizeof e);
     if (e.begin > e.end || e.end > block_bytes || (e.end - e.begin) % size != 0 ||
         e.offset % kAlign != 0 || e.offset > payload_bytes ||
-        e.payload_bytes > payload_bytes - e.offset) {
+        e.payload_bytes > payload_bytes - e.offset)
       return {};
-    }
     parts[i] = {payload + e.offset, e.payload_bytes, (e.end - e.begin) / size, {}};
   }
   return parts;
@@ -175,22 +159,16 @@ struct Patch {
   Lines lines{};
 };
 bool take_patch(const BlockForm& form, Part& part, Patch* found) {
-  if (form.patch_bytes == 0) {
-    return true;
-  }
+  if (form.patch_bytes == 0) return true;
   const std::size_t bytes =
       check_patch(part.from, part.bytes, part.elements * element_size(form.type));
-  if (bytes != form.patch_bytes || align_up(bytes) > part.bytes) {
-    return false;
-  }
+  if (bytes != form.patch_bytes || align_up(bytes) > part.bytes) return false;
   std::uint64_t runs = 0;
   std::memcpy(&runs, part.from + 16, sizeof runs);
   std::memcpy(&found->lines.length, part.from + 24, sizeof found->lines.length);
   std::memcpy(&found->lines.look, part.from + 28, sizeof found->lines.look);
   found->runs.resize(runs);
-  if (runs != 0) {
-    std::memcpy(found->runs.data(), part.from + 32, runs * sizeof(LineRun));
-  }
+  if (runs != 0) std::memcpy(found->runs.data(), part.from + 32, runs * sizeof(LineRun));
   part.from += align_up(bytes);
   part.bytes -= align_up(bytes);
   return true;
@@ -199,9 +177,8 @@ bool take_patch(const BlockForm& form, Part& part, Patch* found) {
 bool tally_part(const BlockForm& form, const BlockSpec& asked, const Patch& patch, Part& part) {
   PayloadInfo info;
   if (inspect(part.from, part.bytes, &info) != Status::kOk || info.elements != part.elements ||
-      info.type != form.type || info.spec.bits != form.bits) {
+      info.type != form.type || info.spec.bits != form.bits)
     return false;
-  }
   Header header;
   std::memcpy(&header, part.from, sizeof header);
   const ExactElements exact(patch.runs, patch.lines);
@@ -212,15 +189,11 @@ bool tally_part(const BlockForm& form, const BlockSpec& asked, const Patch& patc
              tally_payload(*sections, asked, exact, kCostWidths, part.tallies);
     }
     case PayloadKind::kConstant:
-      for (SpanTally& tally : part.tallies) {
-        tally.groups = tally.constant_groups = 1;
-      }
+      for (SpanTally& tally : part.tallies) tally.groups = tally.constant_groups = 1;
       return true;
     case PayloadKind::kRaw: {  // too short for groups, but perhaps not at every width
       const Span span{part.from + kHeaderBytes, part.elements, form.type};
-      if (header.payload_bytes - kHeaderBytes != span.bytes()) {
-        return false;
-      }
+      if (header.payload_bytes - kHeaderBytes != span.bytes()) return false;
       for (std::size_t w = 0; w < kWidths; ++w) {
         const BlockSpec spec = at_width(asked, kCostWidths[w]);
         const Request request(span, spec.codec(), 0);
@@ -259,9 +232,7 @@ unsigned thorough_escapes(const std::vector<Part>& parts, std::size_t w, const B
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (std::size_t other = w; other < kWidths; ++other) {
     const std::uint8_t bits = kCostWidths[other];
-    if (other != w && bits != 4 && bits != 8) {
-      continue;
-    }
+    if (other != w && bits != 4 && bits != 8) continue;
     std::size_t bytes = elements * bits / 8;
     const unsigned escapes = allowed_escapes(parts, other, asked.type, &bytes);
     if (escapes != 0 && bytes < least) {
@@ -290,16 +261,12 @@ bool is_worth_it(const BlockForm& form, const std::vector<Part>& parts, std::siz
 
 bool is_possible(const BlockForm& form, const std::vector<Part>& parts, std::size_t w,
                  const BlockSpec& spec, std::size_t block_bytes) noexcept {
-  if (spec.width() != spec.bits || !is_worth_it(form, parts, w, spec, 1, block_bytes)) {
-    return false;
-  }
+  if (spec.width() != spec.bits || !is_worth_it(form, parts, w, spec, 1, block_bytes)) return false;
   const bool few_escapes = std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
     const Request request = request_for(part.elements, spec.codec(), spec.type);
     return part.tallies[w].escapes <= request.escape_limit(request.layout());
   });
-  if (few_escapes || spec.steps == Steps::kAny) {
-    return few_escapes;
-  }
+  if (few_escapes || spec.steps == Steps::kAny) return few_escapes;
   const unsigned escapes = thorough_escapes(parts, w, spec, form.elements);
   return escapes != 0 && is_worth_it(form, parts, w, spec, escapes, block_bytes);
 }
@@ -310,29 +277,22 @@ std::optional<WidthCosts> width_costs(const BlockForm& form, const void* payload
                                       std::size_t payload_bytes, std::size_t block_bytes,
                                       const BlockSpec& asked) {
   if (!can_have_costs(asked) || asked.type != form.type || form.bits == 0 || form.only_sides != 0 ||
-      form.transform != Transform::kNone) {
+      form.transform != Transform::kNone)
     return std::nullopt;
-  }
   std::vector<Part> parts =
       parts_of(form, static_cast<const std::uint8_t*>(payload), payload_bytes, block_bytes);
   Patch patch;
-  if (parts.empty() || (form.patch_bytes != 0 && parts.size() != 1)) {
-    return std::nullopt;
-  }
-  for (Part& part : parts) {
+  if (parts.empty() || (form.patch_bytes != 0 && parts.size() != 1)) return std::nullopt;
+  for (Part& part : parts)
     if (is_tiled(form.tiles != 0, form.type, form.bits, part.elements) ||
-        !take_patch(form, part, &patch) || !tally_part(form, asked, patch, part)) {
+        !take_patch(form, part, &patch) || !tally_part(form, asked, patch, part))
       return std::nullopt;
-    }
-  }
   WidthCosts costs;
   for (std::size_t w = 0; w < kWidths; ++w) {
     const BlockSpec spec = at_width(asked, kCostWidths[w]);
     costs[w].bits = spec.bits;
     const bool own = spec.bits == form.bits;
-    if (!own && !is_possible(form, parts, w, spec, block_bytes)) {
-      continue;
-    }
+    if (!own && !is_possible(form, parts, w, spec, block_bytes)) continue;
     costs[w].possible = true;
     PayloadBytes bytes(form.shape == BlockShape::kSingle, parts.size(), form.patch_bytes);
     for (const Part& part : parts) {
@@ -340,22 +300,18 @@ std::optional<WidthCosts> width_costs(const BlockForm& form, const void* payload
       costs[w].squared_error += part.tallies[w].squared_error;
     }
     costs[w].payload_bytes = own ? payload_bytes : bytes.bytes();
-    if (!std::isfinite(costs[w].squared_error)) {  // from steps that no encoder writes
+    if (!std::isfinite(costs[w].squared_error))  // from steps that no encoder writes
       return std::nullopt;
-    }
   }
   return costs;
 }
 
 std::optional<WidthCosts> width_costs(const BlockSource& source, const BlockSpec& asked,
                                       const Executor& executor) {
-  if (!can_have_costs(asked)) {
-    return std::nullopt;
-  }
+  if (!can_have_costs(asked)) return std::nullopt;
   WidthCosts costs;
-  for (std::size_t w = 0; w < kWidths; ++w) {
+  for (std::size_t w = 0; w < kWidths; ++w)
     costs[w] = cost_of_values(source, at_width(asked, kCostWidths[w]), executor);
-  }
   return costs;
 }
 

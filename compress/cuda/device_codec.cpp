@@ -110,20 +110,11 @@ Job job_of(Kernel kernel, const DeviceTask& task, std::uint32_t first_tile) noex
 // InPlaceLayout of the task's form.
 template <class T>
 std::size_t scratch_bytes(unsigned bits, std::size_t elements) noexcept {
-  switch (bits) {
-    case 1:
-      return InPlaceLayout<Form<T, 1>>(elements).scratch_bytes();
-    case 2:
-      return InPlaceLayout<Form<T, 2>>(elements).scratch_bytes();
-    case 3:
-      return InPlaceLayout<Form<T, 3>>(elements).scratch_bytes();
-    case 4:
-      return InPlaceLayout<Form<T, 4>>(elements).scratch_bytes();
-    case 6:
-      return InPlaceLayout<Form<T, 6>>(elements).scratch_bytes();
-    default:
-      return InPlaceLayout<Form<T, 8>>(elements).scratch_bytes();
-  }
+  std::size_t bytes = 0;
+  with_width_of<1, 2, 3, 4, 6, 8>(bits, [&]<unsigned kBits>() {
+    bytes = InPlaceLayout<Form<T, kBits>>(elements).scratch_bytes();
+  });
+  return bytes;
 }
 
 LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const DeviceTask> tasks,

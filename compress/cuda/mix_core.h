@@ -60,7 +60,7 @@ struct MixedGroup {
         reinterpret_cast<const Metadata<T>*>(static_cast<const uint8_t*>(job.codes) + 64)[group];
     const GroupKind kind = kind_of<T>(words);
     if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return;
-    how = dequantiser_of<T>(words, step_bits_of<T>(words.second), job.bits);
+    how = read_lossy_group<T>(words, job.bits);
     quantised = magnitude(how.step) <= job.widest_step;
   }
 };

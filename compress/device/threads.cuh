@@ -178,32 +178,6 @@ class ThreadBlock {
   }
 };
 
-// The Warp that lines_core.h is written against.
-class FoldingWarp {
- public:
-  template <class F>
-  __device__ uint32_t ballot(F f) {
-    return __ballot_sync(kWarp, f(threadIdx.x % 32));
-  }
-  template <class F>
-  __device__ auto fold(F f) {
-    auto all = f(threadIdx.x % 32);
-#pragma unroll
-    for (unsigned step = 1; step < 32; step *= 2) {
-      auto other = all;
-      other.low = __shfl_xor_sync(kWarp, all.low, step);
-      other.high = __shfl_xor_sync(kWarp, all.high, step);
-      all.join(other);
-    }
-    all.other = __any_sync(kWarp, all.other) != 0;
-    return all;
-  }
-  template <class F>
-  __device__ void once(F f) {
-    if (threadIdx.x % 32 == 0) f();
-  }
-};
-
 __device__ Header load_header(const void* payload) {
   uint32_t words[sizeof(Header) / 4];
 #pragma unroll

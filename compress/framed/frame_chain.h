@@ -18,7 +18,7 @@
 #pragma once
 
 #include "compress/framed/frames_core.h"
-#include "compress/framed/packing_core.h"
+#include "compress/framed/integers_core.h"
 
 namespace pleat::compress {
 namespace {

@@ -6,11 +6,11 @@
 #include <thread>
 
 #include "compress/framed/frame_entry.h"
+#include "compress/kernels.h"
 
 namespace pleat::compress {
 namespace {
 
-constexpr std::size_t kGrainBytes = 512 * 1024;
 // Frames are measured and packed in stretches of this size, so that packing finds the source in a
 // cache.
 constexpr std::size_t kStretchBytes = 256 * 1024;

@@ -1,8 +1,10 @@
 #include "compress/functions/functions.h"
 
+#include <atomic>
 #include <cstring>
 #include <optional>
 
+#include "compress/float_types.h"
 #include "compress/format.h"
 #include "compress/grouped/group_math.h"
 #include "compress/grouped/grouped_sections.h"
@@ -21,6 +23,15 @@ constexpr double kDeviations = 6;        // a sum of rounding errors stays withi
 // Bounds of the slope and of the second derivative of all three functions.
 constexpr float kSteepest = 1.13f;
 constexpr double kBend = 0.8;
+
+// A job with only the function (not kNone) set.
+ApplyFunction application(Function function) noexcept {
+  ApplyFunction job{};
+  job.function = function == Function::kGelu       ? ApplyFunction::kGelu
+                 : function == Function::kGeluTanh ? ApplyFunction::kGeluTanh
+                                                   : ApplyFunction::kSilu;
+  return job;
+}
 
 // Each function falls to its only minimum and rises from there.
 struct Minimum {
@@ -260,43 +271,56 @@ bool looks_like_result(const GroupedSections& sections, Function function,
 
 }  // namespace
 
-ApplyFunction application(Function function) noexcept {
-  ApplyFunction job{};
-  job.function = function == Function::kGelu       ? ApplyFunction::kGelu
-                 : function == Function::kGeluTanh ? ApplyFunction::kGeluTanh
-                                                   : ApplyFunction::kSilu;
-  return job;
+void apply_to_block(const GroupedSections& sections, const DecodeGroups& job,
+                    Function function) noexcept {
+  ApplyFunction apply = application(function);
+  apply.metadata =
+      sections.transformed || sections.near_zero.counts != nullptr ? nullptr : job.metadata;
+  apply.bits = job.bits;
+  apply.groups = job.groups;
+  apply.tail_elements = job.tail_elements;
+  apply.data = job.target;
+  kernels().apply[sections.header.type](apply);
+}
+
+Status apply_to_groups(const Header& header, const std::uint8_t* payload, void* target,
+                       Function function, const Executor& executor) noexcept {
+  const std::optional<GroupedSections> sections = read_sections(header, payload);
+  if (!sections) return Status::kCorrupt;
+  std::atomic<bool> intact{true};
+  run_parts(executor, sections->layout.blocks, kGrainBlocks,
+            [&](std::size_t begin, std::size_t end) {
+              for (std::size_t block = begin; block < end; ++block) {
+                DecodeGroups job;
+                if (!sections->block_job(block, &job)) {
+                  intact.store(false, std::memory_order_relaxed);
+                  return;
+                }
+                job.target = static_cast<std::uint8_t*>(target) +
+                             job.first_group * sections->layout.source_bytes_per_group;
+                apply_to_block(*sections, job, function);
+              }
+            });
+  return intact.load() ? Status::kOk : Status::kCorrupt;
 }
 
 bool groups_may_be_result(const Header& header, const std::uint8_t* payload, Function function,
                           const void* results) noexcept {
   const std::optional<GroupedSections> sections = read_sections(header, payload);
-  if (!sections) return false;
-  switch (static_cast<ElementType>(header.type)) {
-    case ElementType::kFloat32:
-      return looks_like_result<Float32>(*sections, function, results);
-    case ElementType::kBFloat16:
-      return looks_like_result<BFloat16>(*sections, function, results);
-    case ElementType::kFloat16:
-      return looks_like_result<Float16>(*sections, function, results);
-    default:
-      return false;
-  }
+  return sections && with_type(static_cast<ElementType>(header.type), [&]<class T>() {
+           return looks_like_result<T>(*sections, function, results);
+         });
 }
 
 void apply_function(void* data, std::size_t elements, ElementType type, Function function,
                     const Executor& executor) noexcept {
-  run_parts(executor, ceil_divide(elements, kBlockElements), kGrainBlocks,
-            [&](std::size_t begin, std::size_t end) {
-              const std::size_t first = begin * kBlockElements;
-              const std::size_t last =
-                  end * kBlockElements < elements ? end * kBlockElements : elements;
-              ApplyFunction job = application(function);
-              job.groups = (last - first) / kGroupElements;
-              job.tail_elements = (last - first) % kGroupElements;
-              job.data = static_cast<std::uint8_t*>(data) + first * element_size(type);
-              kernels().apply[static_cast<std::size_t>(type)](job);
-            });
+  by_blocks(executor, elements, type, [&](std::size_t first, std::size_t count) {
+    ApplyFunction job = application(function);
+    job.groups = count / kGroupElements;
+    job.tail_elements = count % kGroupElements;
+    job.data = static_cast<std::uint8_t*>(data) + first * element_size(type);
+    kernels().apply[static_cast<std::size_t>(type)](job);
+  });
 }
 
 }  // namespace pleat::compress

@@ -18,6 +18,19 @@ constexpr size_t kSlotElements = 256;
 constexpr size_t kSlotBitmap = kSlotElements / 8;
 constexpr size_t kMostSlots = 64;  // of a block
 
+// The job of group `g` alone, as a last group of `elements` elements.
+template <class T>
+EncodeGroups group_of(const EncodeGroups& job, size_t g, size_t elements) {
+  EncodeGroups one = job;
+  one.source = static_cast<const typename T::Word*>(job.source) + g * kSlotElements;
+  one.first_group = job.first_group + g;
+  one.groups = 0;
+  one.tail_elements = elements;
+  one.metadata = static_cast<Metadata<T>*>(job.metadata) + g;
+  one.codes = job.codes + g * kSlotBitmap * (job.bits == 0 ? 1 : job.bits);
+  return one;
+}
+
 // Where the second plane of a whole slot begins, if its codes have two.
 inline size_t second_plane(unsigned bits) { return planes_of(bits).low_bytes(kSlotElements); }
 

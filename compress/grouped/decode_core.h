@@ -129,7 +129,7 @@ template <class T, class Coded, unsigned kBits>
 PLEAT_HD inline void restore_wide_lane(Metadata<Coded> metadata, unsigned index, uint64_t group,
                                        uint64_t nonce, const uint8_t* slot,
                                        typename T::Word* target, unsigned elements) {
-  const Dequantiser how = read_wide_group<Coded>(metadata, kBits);
+  const Dequantiser how = read_lossy_group<Coded>(metadata, kBits);
   constexpr unsigned kLevels = wide_levels(kBits);
   PLEAT_ROLL
   for (unsigned run = 0; run < kRuns; ++run) {

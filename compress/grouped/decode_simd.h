@@ -174,9 +174,10 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
 template <class T>
 bool decode_plain_groups(const DecodeGroups& job) {
   const uint8_t* end = job.codes;
-  const bool intact = with_width(job.bits, [&]<unsigned kBits>() {
-    return job.stream ? decode_whole_groups<T, kBits, true>(job, &end)
-                      : decode_whole_groups<T, kBits, false>(job, &end);
+  bool intact = false;
+  with_grouped_width(job.bits, [&]<unsigned kBits>() {
+    intact = job.stream ? decode_whole_groups<T, kBits, true>(job, &end)
+                        : decode_whole_groups<T, kBits, false>(job, &end);
   });
   if (!intact || job.tail_elements == 0) return intact;
   DecodeGroups tail = job;

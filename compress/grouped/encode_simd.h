@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/grouped/compacted_blocks.h"
 #include "compress/grouped/group_math.h"
 #include "compress/kernels.h"
 #include "compress/philox_simd.h"
@@ -18,27 +19,6 @@ namespace {
 constexpr size_t kGroup = 256;
 constexpr size_t kBatch = 8;
 constexpr size_t kFetchBytes = 16 * 1024;  // measured: 16 to 32 KiB differ little
-
-// Calls function.operator()<kBits>() for the width of a payload.
-template <class Function>
-auto with_width(unsigned bits, const Function& function) {
-  switch (bits) {
-    case 0:
-      return function.template operator()<0>();
-    case 1:
-      return function.template operator()<1>();
-    case 2:
-      return function.template operator()<2>();
-    case 3:
-      return function.template operator()<3>();
-    case 4:
-      return function.template operator()<4>();
-    case 6:
-      return function.template operator()<6>();
-    default:
-      return function.template operator()<8>();
-  }
-}
 
 // ---- first pass ----
 
@@ -212,16 +192,10 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, c
 
 // Group `g` of a job. Apart from the loop, so that this keeps its registers.
 template <class T>
-__attribute__((noinline, cold)) Metadata<T> encode_wide_group(const EncodeGroups& job, size_t g,
-                                                              uint8_t* slot) {
+__attribute__((noinline, cold)) Metadata<T> encode_wide_group(const EncodeGroups& job, size_t g) {
   Metadata<T> metadata;
-  EncodeGroups one = job;
-  one.source = static_cast<const typename T::Word*>(job.source) + g * kGroup;
-  one.first_group = job.first_group + g;
+  EncodeGroups one = group_of<T>(job, g, kGroup);
   one.metadata = &metadata;
-  one.groups = 0;
-  one.tail_elements = kGroup;
-  one.codes = slot;
   kScalarKernels.encode[T::kType](one);
   return metadata;
 }
@@ -274,7 +248,7 @@ void encode_whole_groups(const EncodeGroups& job) {
         const bool spans = summary.finite && is_finite_value(summary.maximum - summary.minimum);
         if constexpr (kBits >= kFewestWideBits) {
           if (__builtin_expect(!spans && !job.never_wide, 0)) {
-            metadata[g] = encode_wide_group<T>(job, base + g, job.codes + (base + g) * kSlot);
+            metadata[g] = encode_wide_group<T>(job, base + g);
             continue;
           }
         }
@@ -312,35 +286,21 @@ void encode_whole_groups(const EncodeGroups& job) {
 
 template <class T>
 void encode_plain_groups(const EncodeGroups& job) {
-  with_width(job.bits, [&]<unsigned kBits>() { encode_whole_groups<T, kBits>(job); });
-  if (job.tail_elements != 0) {
-    EncodeGroups tail = job;
-    tail.source = static_cast<const typename T::Word*>(job.source) + job.groups * kGroup;
-    tail.first_group = job.first_group + job.groups;
-    tail.metadata = static_cast<Metadata<T>*>(job.metadata) + job.groups;
-    tail.codes = job.codes + job.groups * 32 * (job.bits == 0 ? 1 : job.bits);
-    tail.groups = 0;
-    kScalarKernels.encode[T::kType](tail);
-  }
+  with_grouped_width(job.bits, [&]<unsigned kBits>() { encode_whole_groups<T, kBits>(job); });
+  if (job.tail_elements != 0)
+    kScalarKernels.encode[T::kType](group_of<T>(job, job.groups, job.tail_elements));
 }
 
 template <class T>
 size_t count_plain_escapes(const EncodeGroups& job) {
   using Word = typename T::Word;
-  if (job.bits == 0 || job.tail_elements != 0) {
-    if (job.tail_elements != 0 && job.groups != 0) {  // the reference path encodes the tail
-      EncodeGroups whole = job, tail = job;
-      whole.tail_elements = 0;
-      tail.groups = 0;
-      tail.source = static_cast<const Word*>(job.source) + job.groups * kGroup;
-      return count_plain_escapes<T>(whole) + kScalarKernels.count_escapes[T::kType](tail);
-    }
-    if (job.tail_elements != 0) return kScalarKernels.count_escapes[T::kType](job);
-  }
   const bool wide = job.bits >= kFewestWideBits;
   if (wide && job.widest_step == kLargestFinite) return 0;
   const float largest_code = static_cast<float>((1u << job.bits) - 1);
-  size_t escapes = 0;
+  size_t escapes = 0;  // the reference path counts the tail
+  if (job.tail_elements != 0)
+    escapes =
+        kScalarKernels.count_escapes[T::kType](group_of<T>(job, job.groups, job.tail_elements));
   for (size_t g = 0; g < job.groups; ++g) {
     const Word* const words = static_cast<const Word*>(job.source) + g * kGroup;
     Word other = 0;
@@ -355,10 +315,7 @@ size_t count_plain_escapes(const EncodeGroups& job) {
     Metadata<T> metadata;
     const bool spans = summary.finite && is_finite_value(summary.maximum - summary.minimum);
     if (wide && !spans) {
-      EncodeGroups one = job;
-      one.source = words;
-      one.groups = 1;
-      escapes += kScalarKernels.count_escapes[T::kType](one);
+      escapes += kScalarKernels.count_escapes[T::kType](group_of<T>(job, g, kGroup));
     } else if (!spans || !plan_group<T>(summary.minimum, summary.maximum, largest_code, &quantiser,
                                         &metadata, job.widest_step)) {
       ++escapes;

@@ -19,6 +19,16 @@ struct Metadata {
   typename T::Word second;
 };
 
+// Calls function.operator()<kBits>() for the width of a grouped payload.
+template <unsigned... kBits, class Function>
+void with_width_of(unsigned bits, const Function& function) {
+  ((bits == kBits ? function.template operator()<kBits>() : void()), ...);
+}
+template <class Function>
+void with_grouped_width(unsigned bits, const Function& function) {
+  with_width_of<0, 1, 2, 3, 4, 6, 8>(bits, function);
+}
+
 // How a regular group is quantised. Mirrored groups (all elements <= 0) count codes from the
 // maximum downwards, with negative step and inverse, so that rounding never changes the sign of a
 // one-signed group.
@@ -235,14 +245,14 @@ PLEAT_HD inline Dequantiser dequantiser_of(const Metadata<T>& metadata, uint32_t
   const bool clear_of_zero = two_signed || magnitude(anchor) > size * 0.5f + T::kTiny;
   return {anchor, step, fits && clear_of_zero, keep_zero};
 }
+// Of a regular group, and of a regular or wide one.
 template <class T>
-PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata,
-                                       unsigned bits) {  // regular ones
+PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
   const uint32_t step_bits = metadata.second & ~uint32_t{1};
   return dequantiser_of<T>(metadata, step_bits << T::kStepShift, bits);
 }
 template <class T>
-PLEAT_HD inline Dequantiser read_wide_group(const Metadata<T>& metadata, unsigned bits) {
+PLEAT_HD inline Dequantiser read_lossy_group(const Metadata<T>& metadata, unsigned bits) {
   return dequantiser_of<T>(metadata, step_bits_of<T>(metadata.second), bits);
 }
 

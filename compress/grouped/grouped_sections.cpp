@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "compress/float_types.h"
 #include "compress/grouped/compacted_blocks.h"
 #include "compress/grouped/group_math.h"
 
@@ -16,17 +17,6 @@ std::size_t first_slot(const DecodeGroups& job, std::size_t regular) noexcept {
   if (!job.squeezed || !is_zero_kept<T>(metadata)) return slot_bytes_of<T>(metadata, regular);
   const auto left = static_cast<std::size_t>(job.codes_end - job.codes);
   return left < kSlotBitmap ? kSlotBitmap : squeezed_slot_bytes(job.bits, job.codes);
-}
-
-std::size_t first_slot(const DecodeGroups& job, ElementType type, std::size_t regular) noexcept {
-  switch (job.transformed ? ElementType::kFloat32 : type) {
-    case ElementType::kFloat32:
-      return first_slot<Float32>(job, regular);
-    case ElementType::kBFloat16:
-      return first_slot<BFloat16>(job, regular);
-    default:
-      return first_slot<Float16>(job, regular);
-  }
 }
 
 }  // namespace
@@ -102,10 +92,13 @@ bool GroupedSections::block_job(std::size_t block, DecodeGroups* job) const noex
 
 bool GroupedSections::group_job(std::size_t group, DecodeGroups* job) const noexcept {
   if (group >= whole_groups() || !block_job(group / kBlockGroups, job)) return false;
-  const auto type = static_cast<ElementType>(header.type);
+  const auto type = transformed ? ElementType::kFloat32 : static_cast<ElementType>(header.type);
   for (; job->first_group < group; ++job->first_group) {
     const std::size_t slot =
-        job->compacted ? first_slot(*job, type, layout.slot_bytes) : layout.slot_bytes;
+
+        !job->compacted
+            ? layout.slot_bytes
+            : with_type(type, [&]<class T>() { return first_slot<T>(*job, layout.slot_bytes); });
     if (slot > static_cast<std::size_t>(job->codes_end - job->codes)) return false;
     job->codes += slot;
     job->metadata =

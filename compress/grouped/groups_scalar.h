@@ -161,7 +161,7 @@ void encode_group(const EncodeGroups& job, size_t elements) {
 template <class T>
 void decode_wide(const DecodeGroups& job, const Metadata<T>& metadata, size_t elements,
                  const uint8_t* codes, typename T::Word* words) {
-  const Dequantiser group = read_wide_group<T>(metadata, job.bits);
+  const Dequantiser group = read_lossy_group<T>(metadata, job.bits);
   const unsigned levels = wide_levels(job.bits);
   uint8_t noise[kGroup];
   philox_noise(job.nonce, job.first_group, noise);
@@ -235,19 +235,10 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
 }
 
 template <class T>
-EncodeGroups group_of(const EncodeGroups& job, size_t g) {
-  EncodeGroups one = job;
-  one.source = static_cast<const typename T::Word*>(job.source) + g * kGroup;
-  one.first_group = job.first_group + g;
-  one.metadata = static_cast<Metadata<T>*>(job.metadata) + g;
-  one.codes = job.codes + g * 32 * (job.bits == 0 ? 1 : job.bits);
-  return one;
-}
-
-template <class T>
 void encode_plain_groups(const EncodeGroups& job) {
-  for (size_t g = 0; g < job.groups; ++g) encode_group<T>(group_of<T>(job, g), kGroup);
-  if (job.tail_elements != 0) encode_group<T>(group_of<T>(job, job.groups), job.tail_elements);
+  for (size_t g = 0; g < job.groups; ++g) encode_group<T>(group_of<T>(job, g, kGroup), kGroup);
+  if (job.tail_elements != 0)
+    encode_group<T>(group_of<T>(job, job.groups, job.tail_elements), job.tail_elements);
 }
 
 template <class T>

@@ -25,8 +25,7 @@ PLEAT_HD inline bool group_may_leave(const Metadata<T>& metadata, unsigned bits,
                                      const SideTest& test) {
   const GroupKind kind = kind_of<T>(metadata);
   if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return false;
-  const Dequantiser group =
-      kind == GroupKind::kWide ? read_wide_group<T>(metadata, bits) : read_group<T>(metadata, bits);
+  const Dequantiser group = read_lossy_group<T>(metadata, bits);
   const unsigned codes = kind == GroupKind::kWide ? wide_levels(bits) : 1u << bits;
   const float levels = static_cast<float>(codes - (group.keep_zero ? 2 : 1));
   const float near_end = fused(group.step, group.dither ? -0.5f : 0.0f, group.anchor);

@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "compress/booleans/booleans.h"
 #include "compress/codec.h"
 #include "compress/float_environment.h"
 #include "compress/format.h"
 #include "compress/framed/framed.h"
+#include "compress/grouped/grouped.h"
 #include "compress/kernels.h"
 #include "compress/payload_writer.h"
 #include "compress/sides/side_payload.h"
@@ -40,16 +42,10 @@ struct Buffer {
 
 constexpr EncodeResult kRefused{Status::kNoRoom, 0};
 
-EncodeResult write_header(Header header, std::size_t bytes, Buffer buffer) noexcept {
-  header.payload_bytes = bytes;
-  std::memcpy(buffer.bytes, &header, sizeof header);
-  return {Status::kOk, bytes};
-}
-
 EncodeResult keep_raw(const Request& request, Buffer buffer) noexcept {
   if (request.raw_bytes() > buffer.capacity) return kRefused;
   std::memmove(buffer.bytes + kHeaderBytes, buffer.bytes, request.span.bytes());
-  return write_header(request.header(PayloadKind::kRaw), request.raw_bytes(), buffer);
+  return finish_header(request.header(PayloadKind::kRaw), request.raw_bytes(), buffer.bytes);
 }
 
 // Booleans and sides: `pack(first, count, codes)` packs elements [first, first + count) at
@@ -77,21 +73,12 @@ EncodeResult pack_tiles(const Request& request, Header header, unsigned width, B
     std::memcpy(buffer.bytes + kHeaderBytes + first / 8 * width, bounce.data(),
                 packed_bytes(count, width));
   }
-  return write_header(header, total, buffer);
+  return finish_header(header, total, buffer.bytes);
 }
 
 EncodeResult booleans_in_place(const Request& request, Buffer buffer,
                                const Executor& executor) noexcept {
-  const std::size_t elements = request.span.elements;
-  std::atomic<bool> boolean{true};
-  run_parts(
-      executor, ceil_divide(elements, kBlockElements), 32, [&](std::size_t begin, std::size_t end) {
-        const std::size_t first = begin * kBlockElements;
-        const std::size_t last = end * kBlockElements < elements ? end * kBlockElements : elements;
-        if (!kernels().are_booleans(buffer.bytes + first, last - first))
-          boolean.store(false, std::memory_order_relaxed);
-      });
-  if (!boolean.load()) return keep_raw(request, buffer);
+  if (!are_booleans(request.span, executor)) return keep_raw(request, buffer);
   return pack_tiles(request, request.header(PayloadKind::kBoolean), 1, buffer, executor,
                     [&](std::size_t first, std::size_t count, std::uint8_t* codes) {
                       (void)kernels().pack_booleans(buffer.bytes + first, count, codes);
@@ -113,35 +100,6 @@ EncodeResult frames_in_place(const Request& request, Buffer buffer,
   if (encode_framed_in_place(request, executor, buffer.bytes, buffer.capacity, &result))
     return result;
   return keep_raw(request, buffer);
-}
-
-std::size_t count_escapes(const Request& request, const GroupedLayout& layout, std::size_t limit,
-                          const Executor& executor) noexcept {
-  std::atomic<std::size_t> escapes{0};
-  const std::size_t whole = request.span.elements / kGroupElements;
-  run_parts(executor, layout.blocks, 16, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t block = begin; block < end; ++block) {
-      if (escapes.load(std::memory_order_relaxed) > limit) return;
-      const std::size_t from = block * kBlockGroups;
-      const std::size_t to =
-          from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
-      EncodeGroups job{};
-      job.source = static_cast<const std::uint8_t*>(request.span.data) +
-                   from * layout.source_bytes_per_group;
-      job.groups = (to > whole ? whole : to) - from;
-      job.tail_elements = to > whole ? request.span.elements % kGroupElements : 0;
-      job.bits = request.bits;
-      job.transformed = request.transformed;
-      job.scaled = request.scaled;
-      job.nonce = request.nonce;
-      job.widest_step = request.widest_step_bits();
-      job.first_group = from;
-      const std::size_t found =
-          kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
-      if (found != 0) escapes.fetch_add(found, std::memory_order_relaxed);
-    }
-  });
-  return escapes.load();
 }
 
 EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Executor& executor,
@@ -205,11 +163,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
       if (results[block].escaped_groups == 0) continue;
       for (std::size_t g = block * kBlockGroups; g < count && g < (block + 1) * kBlockGroups; ++g) {
         if (!is_escaped(request.metadata_type(), metadata, g)) continue;
-        const std::size_t from = (first + g) * size;
-        const std::size_t rest = request.span.bytes() - from;
-        const std::size_t length = rest < size ? rest : size;
-        std::memcpy(kept + kept_groups * size, buffer.bytes + from, length);
-        std::memset(kept + kept_groups * size + length, 0, size - length);
+        copy_escaped(request, first + g, kept + kept_groups * size);
         ++kept_groups;
       }
     }
@@ -227,14 +181,6 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
 }
 
 }  // namespace
-
-std::size_t count_escapes(const Span& source, const CodecSpec& spec, std::uint64_t nonce,
-                          const Executor& executor) noexcept {
-  const Request request(source, spec, nonce);
-  const GroupedLayout layout = request.layout();
-  if (source.elements == 0 || request.bits == 0) return 0;
-  return count_escapes(request, layout, layout.groups, executor);
-}
 
 EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t elements,
                              ElementType type, const CodecSpec& spec, std::uint64_t nonce,
@@ -254,7 +200,7 @@ EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t ele
   } else if (request.bits == 0 && is_constant(request.span)) {
     Header header = request.header(PayloadKind::kConstant);
     header.value = first_pattern(request.span);
-    result = write_header(header, kHeaderBytes, whole);
+    result = finish_header(header, kHeaderBytes, whole.bytes);
   } else if (is_floating(type)) {
     result = grouped_in_place(request, whole, executor, &totals);
   } else if (type == ElementType::kBool) {

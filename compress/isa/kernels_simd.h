@@ -3,7 +3,6 @@
 #pragma once
 
 #include "compress/booleans/booleans_simd.h"
-#include "compress/conversions_simd.h"
 #include "compress/framed/frame_kernels.h"
 #include "compress/grouped/decode_simd.h"
 #include "compress/grouped/encode_simd.h"

@@ -3,130 +3,21 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
-#include <cmath>
 #include <limits>
 
-#include "compress/format.h"
-#include "compress/grouped/group_math.h"
-#include "compress/payload_writer.h"
+#include "compress/lines/line_values.h"
+#include "compress/parts.h"
 
 namespace pleat::compress::block {
 namespace {
 
-using compress::ElementType;
-
-constexpr std::size_t kGroup = 256;
 constexpr std::size_t kProbe = 16;  // elements of a row
 constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
 constexpr std::size_t kSamples = 64;     // rows of a matrix whose columns are looked at
 constexpr std::size_t kFewSamples = 16;  // rows that tell whether a column is even
-constexpr std::size_t kGrainElements = 32 * 1024;
-constexpr std::size_t kAhead = 8;  // rows
+constexpr std::size_t kAhead = 8;        // rows
 constexpr std::size_t kRowsAtOnce = 256;
-
-struct Float32 {
-  const float* data;
-  float operator[](std::size_t i) const noexcept { return data[i]; }
-};
-struct BFloat16 {
-  const std::uint16_t* data;
-  float operator[](std::size_t i) const noexcept {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(data[i]) << 16);
-  }
-};
-struct Float16 {
-  const std::uint16_t* data;
-  float operator[](std::size_t i) const noexcept { return compress::float_of_half(data[i]); }
-};
-
-// Loads four values. A minimum or maximum with them as first operand skips NaN.
-__m128 four(const Float32& values, std::size_t i) noexcept { return _mm_loadu_ps(values.data + i); }
-__m128 four(const BFloat16& values, std::size_t i) noexcept {
-  const __m128i words = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i));
-  return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), words));
-}
-// Infinities and NaN become numbers of 2^16 and more.
-__m128 four(const Float16& values, std::size_t i) noexcept {
-  const __m128i words = _mm_unpacklo_epi16(
-      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values.data + i)), _mm_setzero_si128());
-  const __m128i sign = _mm_slli_epi32(_mm_and_si128(words, _mm_set1_epi32(0x8000)), 16);
-  const __m128i rest = _mm_slli_epi32(_mm_and_si128(words, _mm_set1_epi32(0x7FFF)), 13);
-  const __m128 magnitude =  // the exponent's bias is 112 less
-      _mm_mul_ps(_mm_castsi128_ps(rest), _mm_set1_ps(0x1p112f));
-  return _mm_or_ps(magnitude, _mm_castsi128_ps(sign));
-}
-
-// Largest minus smallest of [begin, end). Infinities make it infinite or NaN; NaN is skipped.
-template <class Values>
-float range_of(const Values& values, std::size_t begin, std::size_t end) noexcept {
-  float low = values[begin];
-  float high = low;
-  std::size_t i = begin + 1;
-  if (end - begin >= 16) {
-    __m128 lows = four(values, begin);
-    __m128 highs = lows;
-    for (i = begin + 4; i + 4 <= end; i += 4) {
-      const __m128 v = four(values, i);
-      lows = _mm_min_ps(v, lows);
-      highs = _mm_max_ps(v, highs);
-    }
-    alignas(16) std::array<float, 4> least, most;
-    _mm_store_ps(least.data(), lows);
-    _mm_store_ps(most.data(), highs);
-    low = least[0];
-    high = most[0];
-    for (std::size_t lane = 1; lane < 4; ++lane) {
-      low = least[lane] < low ? least[lane] : low;
-      high = most[lane] > high ? most[lane] : high;
-    }
-  }
-  for (; i < end; ++i) {
-    const float value = values[i];
-    low = value < low ? value : low;
-    high = value > high ? value : high;
-  }
-  return high - low;
-}
-
-// True if some word is one of Inf or NaN: its exponent's bits, `mask`, are all set.
-template <class Word>
-bool any_nonfinite(const void* data, std::size_t begin, std::size_t end, Word mask) noexcept {
-  const auto* const words = static_cast<const Word*>(data);
-  Word found = 0;
-  for (std::size_t i = begin; i < end; ++i) {
-    found = static_cast<Word>(found | static_cast<Word>((words[i] & mask) == mask));
-  }
-  return found != 0;
-}
-bool any_nonfinite(const Float32& values, std::size_t begin, std::size_t end) noexcept {
-  return any_nonfinite<std::uint32_t>(values.data, begin, end, 0x7F80'0000u);
-}
-bool any_nonfinite(const BFloat16& values, std::size_t begin, std::size_t end) noexcept {
-  return any_nonfinite<std::uint16_t>(values.data, begin, end, 0x7F80u);
-}
-bool any_nonfinite(const Float16& values, std::size_t begin, std::size_t end) noexcept {
-  return any_nonfinite<std::uint16_t>(values.data, begin, end, 0x7C00u);
-}
-
-template <class Values>
-GroupRange group_range(const Values& values, std::size_t begin, std::size_t end) noexcept {
-  const float range = range_of(values, begin, end);
-  if (std::isfinite(range) && !any_nonfinite(values, begin, end)) {
-    return {range, false};
-  }
-  double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (std::size_t i = begin; i < end; ++i) {
-    const double value = values[i];
-    if (std::isfinite(value)) {
-      low = std::min(low, value);
-      high = std::max(high, value);
-    }
-  }
-  return {high < low ? 0 : high - low, true};
-}
 
 // True if the elements from `begin` on, of which there are kProbe or more, span `range` by what
 // four sets of four among the first show; false says nothing.
@@ -145,11 +36,10 @@ bool surely_spans(const Values& values, std::size_t begin, float range) noexcept
 // Lines by number, as runs of those that are zero and those that are not.
 void append_line(std::vector<LineRun>& runs, std::size_t line, bool zero) {
   if (!runs.empty() && runs.back().first + runs.back().count == line &&
-      (runs.back().zero != 0) == zero) {
+      (runs.back().zero != 0) == zero)
     ++runs.back().count;
-  } else {
+  else
     runs.push_back({static_cast<std::uint32_t>(line), 1, zero ? 1u : 0u});
-  }
 }
 
 // Which lines of an ascending walk a plan has.
@@ -159,9 +49,7 @@ class Known {
       : at_(runs.data()), end_(runs.data() + runs.size()) {}
   // `line` never falls.
   [[nodiscard]] const LineRun* find(std::size_t line) noexcept {
-    while (at_ != end_ && at_->first + std::size_t{at_->count} <= line) {
-      ++at_;
-    }
+    while (at_ != end_ && at_->first + std::size_t{at_->count} <= line) ++at_;
     return at_ != end_ && at_->first <= line ? at_ : nullptr;
   }
 
@@ -171,11 +59,9 @@ class Known {
 
 template <class Values>
 bool is_zero(const Values& values, std::size_t begin, std::size_t end) noexcept {
-  while (end > begin) {
-    if (!(values[--end] == 0.0f)) {  // nearly always the first
+  while (end > begin)
+    if (!(values[--end] == 0.0f))  // nearly always the first
       return false;
-    }
-  }
   return true;
 }
 
@@ -187,18 +73,11 @@ std::vector<LineRun> find_zero_rows(const Values& values, std::size_t rows, std:
   std::vector<LineRun> runs;
   if (rows >= kManyRows) {
     std::size_t probed = 0;
-    while (probed < rows && !zero(probed)) {
-      probed += kProbeEvery;
-    }
-    if (probed >= rows && !zero(rows - 1)) {
-      return runs;
-    }
+    while (probed < rows && !zero(probed)) probed += kProbeEvery;
+    if (probed >= rows && !zero(rows - 1)) return runs;
   }
-  for (std::size_t r = 0; r < rows; ++r) {
-    if (zero(r)) {
-      append_line(runs, r, true);
-    }
-  }
+  for (std::size_t r = 0; r < rows; ++r)
+    if (zero(r)) append_line(runs, r, true);
   return runs;
 }
 
@@ -209,9 +88,7 @@ void find_flat_rows(const Values& values, std::size_t elements, std::size_t row,
                     std::size_t to, const std::vector<LineRun>& known,
                     const std::vector<float>& steps, const Visit& visit) {
   Known exact(known);
-  if (from == to) {
-    return;
-  }
+  if (from == to) return;
   // Nearly all rows are told from one bound for all groups of a few hundred rows.
   float widest = 0;
   std::size_t until = from;
@@ -223,27 +100,20 @@ void find_flat_rows(const Values& values, std::size_t elements, std::size_t row,
       widest = *std::max_element(steps.data() + begin / kGroup,
                                  steps.data() + (until * row - 1) / kGroup + 1);
     }
-    if (surely_spans(values, begin, kFlatBelowSteps * widest)) {
-      continue;
-    }
+    if (surely_spans(values, begin, kFlatBelowSteps * widest)) continue;
     const std::size_t first = begin / kGroup, last = (end - 1) / kGroup;
     // Groups of this row alone follow it, however wide it is. Only its first and its last can be
     // another's too.
     float step = 0;
-    if (first * kGroup < begin || std::min(elements, (first + 1) * kGroup) > end) {
+    if (first * kGroup < begin || std::min(elements, (first + 1) * kGroup) > end)
       step = steps[first];
-    }
-    if (last != first && std::min(elements, (last + 1) * kGroup) > end) {
+    if (last != first && std::min(elements, (last + 1) * kGroup) > end)
       step = std::max(step, steps[last]);
-    }
     const float least = kFlatBelowSteps * step;
     if (step == 0 || surely_spans(values, begin, least) || exact.find(r) != nullptr ||
-        !(range_of(values, begin, end) < least)) {
+        !(range_of(values, begin, end) < least))
       continue;
-    }
-    if (!visit(r)) {
-      return;
-    }
+    if (!visit(r)) return;
   }
 }
 
@@ -256,9 +126,7 @@ std::vector<double> squared_steps(std::size_t rows, std::size_t columns,
   double all = 0;
   for (std::size_t g = 0; g < steps.size(); ++g) {
     const double square = static_cast<double>(steps[g]) * steps[g];
-    if (square == 0) {
-      continue;
-    }
+    if (square == 0) continue;
     const std::size_t begin = g * kGroup, end = std::min(rows * columns, begin + kGroup);
     for (std::size_t at = begin; at < end;) {
       const std::size_t column = at % columns;
@@ -310,9 +178,8 @@ struct ColumnRanges {
   template <class Values>
   void add_samples(const Values& values, std::size_t rows, std::size_t most) noexcept {
     const std::size_t samples = std::min(rows, most);
-    for (std::size_t sample = 0; sample < samples; ++sample) {
+    for (std::size_t sample = 0; sample < samples; ++sample)
       add_row(values, sample * rows / samples);
-    }
   }
   [[nodiscard]] bool is_flat(std::size_t column, double squared_step) const noexcept {
     const double range = static_cast<double>(high[column]) - low[column];
@@ -329,36 +196,16 @@ void find_flat_columns(const Values& values, std::size_t rows, std::size_t colum
   ranges.add_samples(values, rows, kSamples);
   const auto is_flat = [&](std::size_t c) { return ranges.is_flat(c, squares[c]); };
   bool any = false;
-  for (std::size_t c = 0; c < columns && !any; ++c) {
-    any = is_flat(c);
-  }
-  if (!any) {
-    return;
-  }
+  for (std::size_t c = 0; c < columns && !any; ++c) any = is_flat(c);
+  if (!any) return;
   std::vector<std::uint8_t> other(columns);  // than zero
   for (std::size_t r = 0; r < rows; ++r) {
     ranges.add_row(values, r);
-    for (std::size_t c = 0; c < columns; ++c) {
+    for (std::size_t c = 0; c < columns; ++c)
       other[c] = static_cast<std::uint8_t>(other[c] | !(values[r * columns + c] == 0.0f));
-    }
   }
-  for (std::size_t c = 0; c < columns; ++c) {
-    if (is_flat(c) && !visit(c, other[c] == 0)) {
-      return;
-    }
-  }
-}
-
-template <class Function>
-auto with_values(const void* data, ElementType type, const Function& function) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return function(Float32{static_cast<const float*>(data)});
-    case ElementType::kBFloat16:
-      return function(BFloat16{static_cast<const std::uint16_t*>(data)});
-    default:
-      return function(Float16{static_cast<const std::uint16_t*>(data)});
-  }
+  for (std::size_t c = 0; c < columns; ++c)
+    if (is_flat(c) && !visit(c, other[c] == 0)) return;
 }
 
 }  // namespace
@@ -368,9 +215,7 @@ bool may_be_flat(std::size_t elements, ElementType type, Lines lines) noexcept {
 }
 
 LinePlan zero_rows(const void* data, std::size_t elements, ElementType type, Lines lines) {
-  if (!has_zero_rows(elements, type, lines)) {
-    return {};
-  }
+  if (!has_zero_rows(elements, type, lines)) return {};
   return {with_values(data, type, [&](const auto& values) {
     return find_zero_rows(values, elements / lines.length, lines.length);
   })};
@@ -378,20 +223,14 @@ LinePlan zero_rows(const void* data, std::size_t elements, ElementType type, Lin
 
 bool has_even_column(const void* data, std::size_t elements, ElementType type,
                      Lines lines) noexcept {
-  if (!has_judged_columns(elements, type, lines)) {
-    return false;
-  }
+  if (!has_judged_columns(elements, type, lines)) return false;
   const std::size_t columns = lines.length, rows = elements / columns;
   return with_values(data, type, [&](const auto& values) {
     for (std::size_t c = 0; c < columns; ++c) {
       std::size_t sample = 1;
-      while (sample < kFewSamples &&
-             values[sample * rows / kFewSamples * columns + c] == values[c]) {
+      while (sample < kFewSamples && values[sample * rows / kFewSamples * columns + c] == values[c])
         ++sample;
-      }
-      if (sample == kFewSamples) {
-        return true;
-      }
+      if (sample == kFewSamples) return true;
     }
     return false;
   });
@@ -400,9 +239,7 @@ bool has_even_column(const void* data, std::size_t elements, ElementType type,
 LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Lines lines,
                     const std::vector<float>& steps) {
   LinePlan plan = zero_rows(data, elements, type, lines);
-  if (!may_be_flat(elements, type, lines)) {
-    return plan;
-  }
+  if (!may_be_flat(elements, type, lines)) return plan;
   const std::size_t length = lines.length, rows = elements / length;
   with_values(data, type, [&](const auto& values) {
     if (lines.look == Look::kColumns) {
@@ -416,11 +253,8 @@ LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Li
     Known zeros(plan.exact);
     std::size_t done = 0;  // rows up to here are in `all` if they are zero
     const auto add_zeros = [&](std::size_t to) {
-      for (; done < to; ++done) {
-        if (zeros.find(done) != nullptr) {
-          append_line(all, done, true);
-        }
-      }
+      for (; done < to; ++done)
+        if (zeros.find(done) != nullptr) append_line(all, done, true);
     };
     find_flat_rows(values, elements, length, 0, rows, plan.exact, steps, [&](std::size_t r) {
       add_zeros(r);
@@ -436,9 +270,7 @@ LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Li
 bool no_other_is_flat(const LinePlan& plan, const void* data, std::size_t elements,
                       ElementType type, Lines lines, const std::vector<float>& steps,
                       const compress::Executor& executor) {
-  if (!may_be_flat(elements, type, lines)) {
-    return true;
-  }
+  if (!may_be_flat(elements, type, lines)) return true;
   const std::size_t length = lines.length, rows = elements / length;
   return with_values(data, type, [&](const auto& values) {
     if (lines.look == Look::kColumns) {
@@ -459,33 +291,6 @@ bool no_other_is_flat(const LinePlan& plan, const void* data, std::size_t elemen
                         });
     return none.load();
   });
-}
-
-float GroupRange::step(ElementType type, unsigned bits, float widest) const noexcept {
-  bits = supported_bits(bits);
-  if (wide && !has_wide_groups(bits)) {
-    return 0;
-  }
-  // Three codes of a wide group stand for no level, and its step has few bits.
-  const double rounded_up = type == ElementType::kFloat32    ? 1 + 0x1p-18
-                            : type == ElementType::kBFloat16 ? 1.25
-                                                             : 1.0625;
-  const double step = wide ? range / ((1u << bits) - 4) * rounded_up : range / ((1u << bits) - 1);
-  return step <= widest ? static_cast<float>(step) : 0;
-}
-
-std::vector<GroupRange> group_ranges(const void* data, std::size_t elements, ElementType type,
-                                     const compress::Executor& executor) {
-  std::vector<GroupRange> ranges((elements + kGroup - 1) / kGroup);
-  with_values(data, type, [&](const auto& values) {
-    compress::run_parts(
-        executor, ranges.size(), kGrainElements / kGroup, [&](std::size_t begin, std::size_t end) {
-          for (std::size_t g = begin; g < end; ++g) {
-            ranges[g] = group_range(values, g * kGroup, std::min(elements, (g + 1) * kGroup));
-          }
-        });
-  });
-  return ranges;
 }
 
 }  // namespace pleat::compress::block

@@ -35,9 +35,7 @@ struct Geometry {
       visit(run.first * length * item, run.count * length * item);
       return;
     }
-    for (std::size_t r = 0; r < rows; ++r) {
-      visit((r * length + run.first) * item, run.count * item);
-    }
+    for (std::size_t r = 0; r < rows; ++r) visit((r * length + run.first) * item, run.count * item);
   }
 };
 
@@ -61,9 +59,8 @@ std::size_t patch_bytes(const LinePlan& plan, Lines lines, std::size_t elements,
                         ElementType type) noexcept {
   const Geometry geometry = geometry_of(lines, elements, compress::element_size(type));
   std::size_t bytes = head_bytes(plan.exact.size());
-  for (const LineRun& run : plan.exact) {
+  for (const LineRun& run : plan.exact)
     bytes += run.zero != 0 ? 0 : run.count * geometry.line_bytes();
-  }
   return bytes;
 }
 
@@ -94,17 +91,13 @@ void write_patch(const LinePlan& plan, Lines lines, const void* data, std::size_
 
 bool is_patch(const void* data, std::size_t bytes) noexcept {
   std::uint64_t magic = 0;
-  if (bytes >= sizeof magic) {
-    std::memcpy(&magic, data, sizeof magic);
-  }
+  if (bytes >= sizeof magic) std::memcpy(&magic, data, sizeof magic);
   return magic == kPatchMagic;
 }
 
 std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target_bytes) noexcept {
   PatchHeader header{};
-  if (!is_patch(patch, bytes) || bytes < sizeof header) {
-    return 0;
-  }
+  if (!is_patch(patch, bytes) || bytes < sizeof header) return 0;
   std::memcpy(&header, patch, sizeof header);
   const bool sound = (header.look == Look::kZeroRows || header.look == Look::kRows ||
                       header.look == Look::kColumns) &&
@@ -113,9 +106,7 @@ std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target
                      target_bytes % (std::size_t{header.item} * header.length) == 0 &&
                      header.runs <= (bytes - sizeof header) / sizeof(LineRun) &&
                      header.bytes <= bytes && header.bytes >= head_bytes(header.runs);
-  if (!sound) {
-    return 0;
-  }
+  if (!sound) return 0;
   const Geometry geometry =
       geometry_of({header.look, header.length}, target_bytes / header.item, header.item);
   std::size_t left = header.bytes - head_bytes(header.runs);
@@ -123,14 +114,11 @@ std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target
   for (std::size_t i = 0; i < header.runs; ++i) {
     const LineRun run = run_at(patch, i);
     if (run.first < free_from || run.first > geometry.lines() ||
-        run.count > geometry.lines() - run.first) {
+        run.count > geometry.lines() - run.first)
       return 0;
-    }
     free_from = run.first + std::size_t{run.count};
     if (run.zero == 0) {
-      if (run.count > left / geometry.line_bytes()) {
-        return 0;
-      }
+      if (run.count > left / geometry.line_bytes()) return 0;
       left -= run.count * geometry.line_bytes();
     }
   }

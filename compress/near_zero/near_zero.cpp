@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "compress/parts.h"
-#include "compress/samples.h"
 
 namespace pleat::compress {
 namespace {
@@ -17,6 +16,13 @@ namespace {
 constexpr std::size_t kGroup = kGroupElements;
 constexpr std::size_t kAtOnce = 8;  // groups replaced together: the kernels work on eight
 constexpr std::size_t kSampleEvery = 16, kFewestSamples = 64;
+
+// The `i`-th of the samples of `groups` groups (less than 2^32). They are spread evenly and are not
+// periodic, so that rows and channels of any length are met. May name a group twice.
+constexpr std::size_t sampled_group(std::size_t i, std::size_t groups) noexcept {
+  const std::uint32_t place = static_cast<std::uint32_t>(i) * 0x9E37'79B9u;  // golden ratio
+  return static_cast<std::size_t>((std::uint64_t{place} * groups) >> 32);
+}
 
 // The vector operations are those of signed numbers: of patterns whose highest bit is flipped.
 struct Words32 {

@@ -1,7 +1,7 @@
 // Packs the sides of floats, and restores elements of these sides. Each thread packs runs of eight
 // neighbouring elements, whose codes are one or two whole bytes, and restores runs of 16 bytes, so
 // threads do not interact and those of a warp write without gaps. The kernels and a test on the CPU
-// run the same code, as with packing_core.h.
+// run the same code, as with lane_core.h.
 #pragma once
 
 #include "compress/device/block_core.h"

@@ -12,21 +12,6 @@
 namespace pleat::compress {
 namespace {
 
-constexpr std::size_t kGrainBytes = 512 * 1024;
-
-// Runs body(first, count) over the elements of a span, a block at a time.
-template <class Body>
-void by_blocks(const Executor& executor, std::size_t elements, ElementType type, const Body& body) {
-  run_parts(executor, ceil_divide(elements, kBlockElements),
-            kGrainBytes / (kBlockElements * element_size(type)),
-            [&](std::size_t begin, std::size_t end) {
-              for (std::size_t block = begin; block < end; ++block) {
-                const std::size_t first = block * kBlockElements;
-                body(first, elements - first < kBlockElements ? elements - first : kBlockElements);
-              }
-            });
-}
-
 SideValues values_of(const Sides& sides, ElementType type) noexcept {
   const FloatEnvironment environment;
   return with_type(type, [&]<class T>() { return side_values<T>(sides); });

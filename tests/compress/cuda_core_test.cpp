@@ -41,7 +41,7 @@ TEST(CudaCore, WideGroupsGiveTheBytesOfTheScalarPathAndAreNeverRefused) {
           spec.bits = static_cast<std::uint8_t>(bits);
           spec.transform = transform;
           spec.compact = false;
-          Bytes room(exact_payload_bytes(spec, type, elements).value());
+          Bytes room(payload_bound(spec, type, elements));
           ASSERT_EQ(encode({source.data(), elements, type}, spec, kNonce, room.data(), room.size(),
                            serial_executor(), nullptr)
                         .payload_bytes,

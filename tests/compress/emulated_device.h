@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <iterator>
 
+#include "compress/booleans/booleans_core.h"
 #include "compress/cuda/watch_core.h"
 #include "compress/float_types.h"
-#include "compress/framed/packing_core.h"
+#include "compress/framed/integers_core.h"
 #include "compress/grouped/span_core.h"
 #include "compress/in_place/in_place_core.h"
 #include "compress/rotated/transform_core.h"

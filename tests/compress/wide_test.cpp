@@ -1,7 +1,6 @@
 // Groups with codes for -Inf, +Inf and NaN, at 3 bits and more, and requests that are never
 // refused.
 #include <cstring>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -25,19 +24,17 @@ CodecSpec never_refused(unsigned bits, Transform transform = Transform::kNone) {
   return spec;
 }
 
-// Into exactly the bytes that the size function names.
+// Into exactly the bytes of the bound, which no payload of such a request falls short of.
 Encoded encode_exactly(const Bytes& source, ElementType type, const CodecSpec& spec,
                        std::uint64_t nonce = 5, const Executor& executor = serial_executor()) {
   const std::size_t elements = source.size() / element_size(type);
-  const std::optional<std::size_t> bytes = exact_payload_bytes(spec, type, elements);
+  const std::size_t bytes = payload_bound(spec, type, elements);
   Encoded out;
-  EXPECT_TRUE(bytes.has_value());
-  if (!bytes.has_value()) return out;
-  Bytes room(*bytes);
+  Bytes room(bytes);
   const EncodeResult result = encode({source.data(), elements, type}, spec, nonce, room.data(),
                                      room.size(), executor, &out.statistics);
   EXPECT_EQ(result.status, Status::kOk);
-  EXPECT_EQ(result.payload_bytes, *bytes);
+  EXPECT_EQ(result.payload_bytes, bytes);
   EXPECT_TRUE(room.guard_intact());
   out.status = result.status;
   out.payload.assign(room.data(), room.data() + room.size());
@@ -298,7 +295,6 @@ TEST_P(EveryWide, AWiderStepThanAllowedIsEscaped) {
   for (std::size_t e = 0; e < 256; ++e) set_value(type, source.data(), e, e == 9 ? NAN : e / 256.);
   CodecSpec spec = never_refused(bits);
   spec.widest_step = 20.0f / float((1 << bits) - 4);
-  EXPECT_FALSE(exact_payload_bytes(spec, type, groups * 256).has_value());
   for (const Path& path : paths()) {
     const UsePath use(path);
     Bytes room(payload_bound(spec, type, groups * 256));
@@ -314,34 +310,6 @@ TEST_P(EveryWide, AWiderStepThanAllowedIsEscaped) {
     for (const std::size_t g : {10u, 51u})
       EXPECT_EQ(std::memcmp(&back[g * 256 * size], source.data() + g * 256 * size, 256 * size), 0);
   }
-}
-
-TEST(Wide, SizesThatDependOnValuesAreNotNamed) {
-  const auto known = [](CodecSpec spec, ElementType type = ElementType::kFloat32) {
-    return exact_payload_bytes(spec, type, 1000).has_value();
-  };
-  for (const unsigned bits : kWideWidths) {
-    EXPECT_TRUE(known(never_refused(bits)));
-    CodecSpec spec = never_refused(bits);
-    spec.compact = true;
-    EXPECT_FALSE(known(spec));
-    spec = never_refused(bits);
-    spec.near_zero = true;
-    EXPECT_FALSE(known(spec));
-    spec = never_refused(bits);
-    spec.widest_step = 1;
-    EXPECT_FALSE(known(spec));
-    EXPECT_FALSE(known(never_refused(bits), ElementType::kInt64));
-    EXPECT_FALSE(known(never_refused(bits), ElementType::kBool));
-  }
-  for (const unsigned bits : {0u, 1u, 2u}) EXPECT_FALSE(known(never_refused(bits)));
-  CodecSpec raw;
-  raw.force_raw = true;
-  EXPECT_EQ(exact_payload_bytes(raw, ElementType::kInt32, 10), 64u + 40u);
-  EXPECT_EQ(exact_payload_bytes({.sides = {Sides::Kind::kThree, false, 0, 0}},
-                                ElementType::kBFloat16, 1000),
-            64u + 250u);
-  EXPECT_EQ(exact_payload_bytes({}, ElementType::kFloat32, 0), 64u);
 }
 
 // A block without compaction takes its regular slots, whatever is in it; else it is the same.

@@ -10,10 +10,10 @@
 #include <random>
 #include <vector>
 
-#include "compress/lines/exact_lines.h"
+#include "compress/block/group_steps.h"
 #include "compress/codec.h"
 #include "compress/cuda/device_asides.h"
-#include "compress/block/group_steps.h"
+#include "compress/lines/exact_lines.h"
 #include "compress/sides/sides.h"
 #include "tests/compress/fixed_payload.h"
 #include "tests/gpu/gpu.h"

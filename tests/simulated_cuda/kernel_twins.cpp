@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "compress/cuda/device_sketch.h"
-#include "compress/device/jobs.h"
-#include "compress/lines/lines_core.h"
 #include "compress/cuda/mix_core.h"
-#include "compress/near_zero/near_zero_core.h"
+#include "compress/device/jobs.h"
 #include "compress/format.h"
+#include "compress/lines/lines_core.h"
+#include "compress/near_zero/near_zero_core.h"
 #include "compress/types.h"
 #include "tests/compress/emulated_launch.h"
 #include "tests/simulated_cuda/memory.h"

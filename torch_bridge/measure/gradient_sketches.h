@@ -1,6 +1,6 @@
-// Sketches of the gradients of a graph's leaves (compress/sketch/sketch.h): of those that an extra pass
-// returns, and of those that arrive in the pass of the script. A CUDA device makes those of its
-// own gradients, and the host reads what is left of them, 4 KiB of each 128 Ki elements.
+// Sketches of the gradients of a graph's leaves (compress/sketch/sketch.h): of those that an extra
+// pass returns, and of those that arrive in the pass of the script. A CUDA device makes those of
+// its own gradients, and the host reads what is left of them, 4 KiB of each 128 Ki elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "compress/lines/exact_lines.h"
 #include "compress/block/payload_sample.h"
 #include "compress/codec.h"
 #include "compress/format.h"
+#include "compress/lines/exact_lines.h"
 #include "compress/sides/sides.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/policy/functions.h"

@@ -1,6 +1,6 @@
-// Packs booleans to bits and integers to a narrow width. Each thread takes runs of neighbouring
-// elements whose codes are whole bytes, so threads do not interact and no tile is needed. The
-// kernels and a test on the CPU run the same code, as with lane_core.h.
+// Packs integers to a narrow width. Each thread takes runs of neighbouring elements whose codes are
+// whole bytes, so threads do not interact and no tile is needed. The kernels and a test on the CPU
+// run the same code, as with lane_core.h.
 //
 // A device cannot choose the width from the data without the host waiting for it. So minimum and
 // width are predicted (from the last step, or from what the numbers index), and every element is
@@ -14,8 +14,7 @@
 namespace pleat::compress {
 namespace {
 
-inline constexpr unsigned kBooleanRun = 32;  // elements: 4 bytes of bits
-inline constexpr unsigned kIntegerRun = 8;   // elements: `width` bytes
+inline constexpr unsigned kIntegerRun = 8;  // elements: `width` bytes
 // A run of integers on the way back: pairs, so that the threads of a warp write without gaps.
 inline constexpr unsigned kRestoredIntegers = 2;
 
@@ -42,66 +41,6 @@ struct UniformFrames : FrameTable<std::make_unsigned_t<Integer>, kIntegerFrame> 
   }
 };
 
-// Each byte becomes 1, or stays 0.
-PLEAT_HD inline uint32_t ones_where_any(uint32_t bytes) {
-  const uint32_t carried = (bytes & 0x7F7F'7F7Fu) + 0x7F7F'7F7Fu;  // into the bytes' highest bits
-  return (carried | bytes) >> 7 & 0x0101'0101u;
-}
-
-// Both packers return 0 if the form holds all elements of the run, else the bits that the worst
-// element needs: for integers, of its distance above `minimum`; 64 if it is below.
-
-// Packs run number `run` of a span of boolean bytes.
-//   any_byte  a byte other than 0 is true, whatever it is
-PLEAT_HD inline unsigned pack_boolean_run(const uint8_t* source, uint64_t elements, uint64_t run,
-                                          bool any_byte, uint8_t* bits) {
-  const uint8_t* const from = source + run * kBooleanRun;
-  const uint64_t left = elements - run * kBooleanRun;
-  uint32_t words[8];
-  if (left >= kBooleanRun && reinterpret_cast<uintptr_t>(source) % 16 == 0) {
-    load16(from, words);
-    load16(from + 16, words + 4);
-  } else {
-    PLEAT_UNROLL
-    for (unsigned w = 0; w < 8; ++w) {
-      words[w] = 0;
-      for (unsigned b = 0; b < 4; ++b)
-        words[w] |= 4 * w + b < left ? uint32_t{from[4 * w + b]} << (8 * b) : 0;
-    }
-  }
-  uint32_t packed = 0, seen = 0;
-  PLEAT_UNROLL
-  for (unsigned w = 0; w < 8; ++w) {
-    if (any_byte) words[w] = ones_where_any(words[w]);
-    seen |= words[w];
-    packed |= (squeeze<1>(words[w] & 0x0101'0101u) & 0xF) << (4 * w);
-  }
-  uint8_t* const to = bits + run * (kBooleanRun / 8);
-  if (left >= kBooleanRun) {
-    *reinterpret_cast<Stored32*>(to) = packed;
-  } else {
-    for (unsigned b = 0; b < (left + 7) / 8; ++b) to[b] = static_cast<uint8_t>(packed >> (8 * b));
-  }
-  return (seen & ~0x0101'0101u) == 0 ? 0 : 8;
-}
-
-PLEAT_HD inline void unpack_boolean_run(const uint8_t* bits, uint64_t elements, uint64_t run,
-                                        uint8_t* target) {
-  const uint8_t* const from = bits + run * (kBooleanRun / 8);
-  uint8_t* const to = target + run * kBooleanRun;
-  const uint64_t left = elements - run * kBooleanRun;
-  if (left >= kBooleanRun && reinterpret_cast<uintptr_t>(target) % 16 == 0) {
-    const uint32_t packed = *reinterpret_cast<const Stored32*>(from);
-    uint32_t words[8];
-    PLEAT_UNROLL
-    for (unsigned w = 0; w < 8; ++w) words[w] = spread<1>(packed >> (4 * w) & 0xF);
-    store16(to, words);
-    store16(to + 16, words + 4);
-    return;
-  }
-  for (unsigned e = 0; e < kBooleanRun && e < left; ++e) to[e] = from[e / 8] >> (e % 8) & 1;
-}
-
 // Loads eight integers, sign-extended; those beyond the end of the span are `minimum`.
 template <class Integer>
 PLEAT_HD inline void load_integers(const Integer* from, uint64_t left, bool aligned,
@@ -124,6 +63,8 @@ PLEAT_HD inline void load_integers(const Integer* from, uint64_t left, bool alig
   for (unsigned j = 0; j < kIntegerRun; ++j) values[j] = j < left ? int64_t{from[j]} : minimum;
 }
 
+// Returns 0 if the form holds all elements of the run, else the bits that the worst one needs: of
+// its distance above `minimum`; 64 if it is below.
 template <class Integer, unsigned kWidth>
 PLEAT_HD inline unsigned pack_integer_run(const Integer* source, uint64_t elements, uint64_t run,
                                           int64_t minimum, uint8_t* codes) {
@@ -182,12 +123,6 @@ PLEAT_HD inline bool with_width(unsigned width, F f) {
   }
 }
 
-template <class Block>
-PLEAT_HD inline void finish_booleans(Block& block, const cuda::Job& job, unsigned needed) {
-  Header header = packed_header(job, PayloadKind::kBoolean, 3);
-  header.payload_bytes = 64 + (job.elements + 7) / 8;
-  finish_packed(block, job, header, needed != 0);
-}
 // `needed`: the largest value that a run returned.
 template <class Integer, class Block>
 PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, unsigned needed) {
@@ -212,9 +147,6 @@ PLEAT_HD inline void finish_integers(Block& block, const cuda::Job& job, unsigne
                 width > 32 ? 0 : layout.codes_offset + Frames::code_bytes(job.elements, width));
 }
 
-PLEAT_HD inline bool booleans_fit(const Header& header, uint64_t elements) {
-  return header_fits(header, elements, PayloadKind::kBoolean, 3, 64 + (elements + 7) / 8, 0);
-}
 template <class Integer>
 PLEAT_HD inline bool integers_fit(const Header& header, uint64_t elements, unsigned width) {
   const UniformFrames<Integer> layout(elements);
