@@ -5,11 +5,33 @@
 // still released.
 #pragma once
 
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <time.h>
+#include <cstddef>
+
 #include "allocator/host/device.h"
-#include "allocator/host/host_calls.h"
 #include "allocator/host/huge_page_price.h"
 
 namespace pleat::allocator {
+
+// The table of the system calls that the host device makes on memory. A test replaces entries to
+// check the state of a segment when the kernel refuses a call. Each entry has the parameters, the
+// result and the errno of the function that it is named after.
+struct HostCalls {
+  void* (*mmap)(void*, std::size_t, int, int, int, ::off_t) noexcept = ::mmap;
+  int (*munmap)(void*, std::size_t) noexcept = ::munmap;
+  int (*mprotect)(void*, std::size_t, int) noexcept = ::mprotect;
+  int (*madvise)(void*, std::size_t, int) noexcept = ::madvise;
+  int (*mlock2)(const void*, std::size_t, unsigned) noexcept = ::mlock2;
+  int (*munlock)(const void*, std::size_t) noexcept = ::munlock;
+  int (*mincore)(void*, std::size_t, unsigned char*) noexcept = ::mincore;
+  int (*clock_gettime)(clockid_t, timespec*) noexcept = ::clock_gettime;  // measures first touches
+  void* (*mremap)(void* from, std::size_t, std::size_t, int, void* to) noexcept =
+      [](void* from, std::size_t had, std::size_t wanted, int flags, void* to) noexcept {
+        return ::mremap(from, had, wanted, flags, to);
+      };
+};
 
 enum class HugePages : std::uint8_t {
   kAuto,    // small pages first, joined where blocks are written densely; huge pages at once for

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cstddef>
 #include <mutex>
 #include <utility>
 
@@ -13,10 +14,45 @@
 #include "allocator/host/density_by_size.h"
 #include "allocator/host/live_window.h"
 #include "allocator/host/pool.h"
-#include "allocator/host/recent_places.h"
 #include "allocator/host/segment_table.h"
 
 namespace pleat::allocator {
+
+struct Segment;
+
+// RecentPlaces remembers the places of the last few large blocks that were freed. Memory that the
+// job has just used is probably still in a cache. A block of the same size that is written there
+// costs no memory traffic. Not thread-safe.
+class RecentPlaces {
+ public:
+  void add(Segment& segment, std::size_t granule, std::size_t granules) noexcept {
+    places_[next_++ % kPlaces] = {&segment, granule, granules};
+  }
+
+  // Calls accept(segment, granule) for the remembered places of `granules` granules, the latest
+  // first, until it returns true; then discards that place. False if none was accepted.
+  template <typename Accept>
+  bool take(std::size_t granules, Accept&& accept) noexcept {
+    for (std::size_t back = 1; back <= kPlaces; ++back) {
+      Place& place = places_[(next_ - back) % kPlaces];
+      if (place.granules == granules && accept(*place.segment, place.granule)) {
+        place = {};
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = 8;
+  struct Place {
+    Segment* segment = nullptr;
+    std::size_t granule = 0;
+    std::size_t granules = 0;  // 0: empty entry
+  };
+  Place places_[kPlaces];
+  std::size_t next_ = 0;
+};
 
 // `unit`: a power of two.
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {

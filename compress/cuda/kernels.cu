@@ -7,7 +7,6 @@
 #include "compress/cuda/watch_core.h"
 #include "compress/device/threads.cuh"
 #include "compress/framed/framed_kernels.cuh"
-#include "compress/framed/integers_kernels.cuh"
 #include "compress/in_place/in_place_kernels.cuh"
 #include "compress/lines/lines_kernels.cuh"
 #include "compress/near_zero/near_zero_kernels.cuh"

@@ -1,8 +1,10 @@
-// Encodes and decodes lossless floats in frames: the steps of frame_chain.h.
+// Encodes and decodes lossless floats in frames (frame_chain.h) and integers (integers_core.h).
 #pragma once
 
+#include "compress/device/strides.cuh"
 #include "compress/device/threads.cuh"
 #include "compress/framed/frame_chain.h"
+#include "compress/framed/integers_core.h"
 
 namespace pleat::compress {
 namespace {
@@ -123,6 +125,29 @@ __device__ void decode_frames(const Batch& batch) {
     ThreadBlock block;
     finish_restored(block, decoder, counted.misses != 0);
   }
+}
+
+// Integers: the runs of integers_core.h.
+template <class Integer>
+__device__ void encode_integers(const Batch& batch) {
+  pack_spans<kIntegerRun>(
+      batch, [](const Job&) {},
+      [](const Job& job, uint64_t run) { return encode_integer_run<Integer>(job, run); },
+      [](ThreadBlock& block, const Job& job, unsigned needed) {
+        finish_integers<Integer>(block, job, needed);
+      });
+}
+template <class Integer>
+__device__ void decode_integers(const Batch& batch) {
+  unpack_spans<kRestoredIntegers>(
+      batch,
+      [](const Job& job, const Header& header) {
+        return integers_fit<Integer>(header, job.elements, job.width);
+      },
+      [](const Job& job, uint64_t run) { return integer_codes<Integer>(job, run); },
+      [](const Job& job, uint64_t run, uint64_t packed) {
+        return decode_integer_run<Integer>(job, run, packed);
+      });
 }
 
 }  // namespace

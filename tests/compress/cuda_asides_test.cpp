@@ -8,7 +8,6 @@
 #include "compress/block/group_steps.h"
 #include "compress/lines/exact_lines.h"
 #include "compress/sides/sides.h"
-#include "tests/compress/emulated_asides.h"
 #include "tests/compress/emulated_kernels.h"
 #include "tests/compress/emulated_payload.h"
 #include "tests/compress/recorder.h"

@@ -9,7 +9,7 @@
 #include "compress/framed/frame_chain.h"
 #include "compress/framed/framed.h"
 #include "tests/compress/emulated_device.h"
-#include "tests/compress/emulated_frames.h"
+#include "tests/compress/emulated_kernels.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {

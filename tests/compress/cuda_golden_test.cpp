@@ -1,7 +1,7 @@
 // The committed golden hashes by the CUDA kernels' own code on the CPU, as compress_golden
 // --isa=cuda checks them on a GPU.
 #include "compress/sides/side_core.h"
-#include "tests/compress/emulated_frames.h"
+#include "tests/compress/emulated_kernels.h"
 #include "tests/compress/emulated_payload.h"
 #include "tests/compress/golden.h"
 

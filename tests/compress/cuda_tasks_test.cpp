@@ -11,7 +11,6 @@
 #include "compress/cuda/device_sketch.h"
 #include "compress/format.h"
 #include "compress/framed/framed.h"
-#include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"
 #include "tests/compress/recorder.h"
 #include "tests/compress/support.h"

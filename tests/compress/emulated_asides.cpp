@@ -1,4 +1,4 @@
-#include "tests/compress/emulated_asides.h"
+#include "tests/compress/emulated_kernels.h"
 
 #include <numeric>
 #include <vector>

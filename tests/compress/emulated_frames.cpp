@@ -1,4 +1,4 @@
-#include "tests/compress/emulated_frames.h"
+#include "tests/compress/emulated_kernels.h"
 
 #include <vector>
 

@@ -41,4 +41,27 @@ struct InPlaceTurns {
 bool emulate_in_place(const Kernel& kernel, const cuda::Job& job, unsigned blocks,
                       const std::function<unsigned(unsigned)>& pick, InPlaceTurns* turns);
 
+//   pick(n)  which of n tiles is next
+using Pick = std::function<unsigned(unsigned)>;
+void emulate_look_at_columns(ElementType type, const cuda::LineJob& job, const Pick& pick);
+void emulate_keep_lines(ElementType type, const cuda::LineJob& job, const Pick& pick);
+void emulate_restore_lines(ElementType type, const cuda::LineJob& job, const Pick& pick);
+void emulate_spread(ElementType type, const cuda::LineJob& job, const Pick& pick);
+void emulate_mix(ElementType type, const cuda::LineJob& job, const Pick& pick);
+void emulate_keep_near_zero(ElementType type, const cuda::Job& job, const Pick& pick);
+void emulate_restore_near_zero(ElementType type, const cuda::Job& job, const Pick& pick);
+void emulate_sketch(ElementType type, const cuda::Job& job, const Pick& pick);
+
+struct FrameTurns {
+  unsigned waited = 0;   // that found a word missing
+  unsigned windows = 0;  // that had to look further back than one window
+};
+
+//   pick(n)  which block's turn it is
+// Returns false if blocks wait for each other.
+bool emulate_frame_launch(ElementType type, bool encode, const cuda::Batch& batch, unsigned blocks,
+                          const std::function<unsigned(unsigned)>& pick, FrameTurns* turns);
+// A launch of one job by three blocks in turns, with scratch memory of its own.
+bool emulate_framed_job(ElementType type, bool encode, cuda::Job job);
+
 }  // namespace pleat::compress::test

@@ -3,8 +3,6 @@
 #include <initializer_list>
 #include <utility>
 
-#include "tests/compress/emulated_asides.h"
-#include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"
 
 namespace pleat::compress::test {

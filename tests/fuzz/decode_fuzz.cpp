@@ -13,7 +13,6 @@
 #include "compress/rotated/scaled_groups.h"
 #include "compress/sides/sides.h"
 #ifdef PLEAT_FUZZ_DEVICE
-#include "tests/compress/emulated_frames.h"
 #include "tests/compress/emulated_kernels.h"
 #endif
 

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "profile_figures.h"
-#include "profile_page.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {

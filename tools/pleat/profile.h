@@ -6,6 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "profile_figures.h"
 
 namespace pleat::cli {
 
@@ -36,5 +39,11 @@ inline constexpr int kDifferentModels = 1;
 // Exit codes: 0, good; 1, of use, with warnings; 2, of no use, or no profile.
 inline constexpr int kProfileWarning = 1;
 [[nodiscard]] int check_profile(const ProfileRequest& request);
+
+// Replaces the contents of `path`, unless that is the profile itself, `file`. False: the reason is
+// on stderr.
+[[nodiscard]] bool write_profile_page(const std::string& file, const ProfileFigures& figures,
+                                      const std::vector<CurvePoint>& curve,
+                                      const std::string& path);
 
 }  // namespace pleat::cli

@@ -1,4 +1,4 @@
-#include "profile_page.h"
+#include "profile.h"
 
 #include <fmt/format.h>
 

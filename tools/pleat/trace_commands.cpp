@@ -5,7 +5,7 @@
 #include "tools/pleat/trace_merge/merge_command.h"
 #include "tools/pleat/trace_report/report_command.h"
 #include "tools/pleat/trace_summary/summary_command.h"
-#include "tools/pleat/trace_top/top_command.h"
+#include "tools/pleat/trace_top/top.h"
 
 namespace pleat::cli {
 

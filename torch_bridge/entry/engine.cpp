@@ -1,4 +1,4 @@
-#include "torch_bridge/entry/engine.h"
+#include "torch_bridge/entry/entry_points.h"
 
 #include <ATen/SavedTensorHooks.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>

@@ -1,4 +1,4 @@
-#include "torch_bridge/measure/influence.h"
+#include "torch_bridge/measure/probe_parts.h"
 
 #include "torch_bridge/policy/node_class.h"
 

@@ -1,4 +1,4 @@
-#include "torch_bridge/measure/optimizer_names.h"
+#include "torch_bridge/measure/probe_parts.h"
 
 #include <ATen/record_function.h>
 

@@ -14,11 +14,8 @@
 #include "sensitivity/sensitivity.h"
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/measure/gradient_sketches.h"
-#include "torch_bridge/measure/influence.h"
-#include "torch_bridge/measure/optimizer_names.h"
-#include "torch_bridge/measure/probe_check.h"
+#include "torch_bridge/measure/probe_parts.h"
 #include "torch_bridge/measure/probe_passes.h"
-#include "torch_bridge/measure/step_peak.h"
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/torch_access/python_source.h"
 

@@ -1,4 +1,4 @@
-#include "torch_bridge/measure/probe_check.h"
+#include "torch_bridge/measure/probe_parts.h"
 
 #include <algorithm>
 #include <chrono>

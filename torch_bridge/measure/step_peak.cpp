@@ -1,4 +1,4 @@
-#include "torch_bridge/measure/step_peak.h"
+#include "torch_bridge/measure/probe_parts.h"
 
 #include <unistd.h>
 

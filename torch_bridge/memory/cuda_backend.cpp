@@ -1,4 +1,4 @@
-#include "torch_bridge/memory/cuda_backend.h"
+#include "torch_bridge/memory/backends.h"
 
 #include <dlfcn.h>
 #include <torch/version.h>

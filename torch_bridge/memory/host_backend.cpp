@@ -1,4 +1,4 @@
-#include "torch_bridge/memory/host_backend.h"
+#include "torch_bridge/memory/backends.h"
 
 #include <c10/core/CPUAllocator.h>
 

@@ -1,4 +1,4 @@
-#include "show.h"
+#include "top.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "top_command.h"
+#include "top.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -10,11 +10,9 @@
 #include <string>
 #include <thread>
 
-#include "show.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/request.h"
-#include "top_page.h"
 
 namespace pleat::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "top_page.h"
+#include "top.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

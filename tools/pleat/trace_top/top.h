@@ -1,14 +1,16 @@
-// The page that a process with a trace shares (interpose/trace/top.h), found and read. Its file is
-// taken for hostile: data is copied first, and checked.
+// `pleat trace top`: the memory of a running job by class. The page that the job shares
+// (interpose/trace/top.h) is taken for hostile: data is copied first, and checked.
 #pragma once
 
 #include <sys/types.h>
-
+#include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "interpose/trace/top.h"
+#include "tools/pleat/answer.h"
 
 namespace pleat::cli {
 
@@ -41,5 +43,22 @@ class TopReader {
   int file_ = -1;
   std::uint64_t process_start_ = 0;
 };
+
+// Several lines; `columns` of the terminal.
+[[nodiscard]] std::string top_text(const trace::TopPage& page, std::size_t columns);
+// One line.
+[[nodiscard]] std::string top_line(const trace::TopPage& page);
+[[nodiscard]] Json top_json(const trace::TopPage& page);
+
+struct TraceTopRequest {
+  pid_t pid = 0;
+  double interval_seconds = 1;
+  bool once = false;
+  bool as_json = false;
+};
+// Adds the command to `trace`. `request` must outlive it.
+[[nodiscard]] CLI::App* add_trace_top(CLI::App& trace, TraceTopRequest& request);
+// Returns when the job ends. Exit codes: 0; 2, there is no such job, or it cannot be read.
+[[nodiscard]] int trace_top(const TraceTopRequest& request);
 
 }  // namespace pleat::cli

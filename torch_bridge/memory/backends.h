@@ -1,12 +1,16 @@
-// HostBackend is the backend of the host: blocks of Pleat's pool under the allocator of CPU
-// tensors. Its work is complete when a call returns, on its only stream.
+// The backends of the host and of CUDA devices. A CUDA device gets its backend when its first
+// tensor is judged; until then Pleat makes no CUDA call.
 #pragma once
+
+#include <string>
 
 #include "torch_bridge/core/runtime.h"
 #include "torch_bridge/memory/device_backend.h"
 
 namespace pleat::bridge {
 
+// The backend of the host: blocks of Pleat's pool under the allocator of CPU tensors. Its work is
+// complete when a call returns, on its only stream.
 class HostBackend final : public DeviceBackend {
  public:
   explicit HostBackend(Runtime& runtime) noexcept
@@ -29,5 +33,10 @@ class HostBackend final : public DeviceBackend {
  private:
   const allocator::Pool& pool_;
 };
+
+// If this torch has CUDA, opens the CUDA library next to the bridge, and puts its allocator in
+// front of torch's. Once, while Pleat is installed. `why`: one line for a person if CUDA tensors
+// are left to stock although torch has CUDA; empty otherwise.
+void open_cuda(Runtime& runtime, std::string& why);
 
 }  // namespace pleat::bridge
