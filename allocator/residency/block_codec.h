@@ -120,9 +120,11 @@ class BlockCodec {
                                             void* payload, std::size_t capacity) noexcept = 0;
 
   // Like encode(), but writes over the head of the source itself. Never kQueued. After kKeepRaw and
-  // kPlanAgain the source is unchanged.
-  [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& request,
-                                                     const EncodePlan& plan) noexcept = 0;
+  // kPlanAgain the source is unchanged. Called for plans with EncodePlan::in_place only.
+  [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& /*request*/,
+                                                     const EncodePlan& /*plan*/) noexcept {
+    return {};
+  }
 
   // Whether verdict() would return without waiting. Must be quick and take no lock but the codec's
   // own: residency calls it under its locks.

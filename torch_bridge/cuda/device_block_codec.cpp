@@ -223,11 +223,6 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   return result;
 }
 
-allocator::EncodeResult DeviceBlockCodec::encode_in_place(
-    const EncodeRequest& /*request*/, const allocator::EncodePlan& /*plan*/) noexcept {
-  return {};
-}
-
 // ---- verdicts -----------------------------------------------------------------------------------
 
 // Whether the payload is what was asked for. The first time its key learns from it.

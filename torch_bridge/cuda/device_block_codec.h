@@ -56,8 +56,6 @@ class DeviceBlockCodec final : public DeviceCodec {
   allocator::EncodeResult encode(const allocator::EncodeRequest& request,
                                  const allocator::EncodePlan& plan, void* payload,
                                  std::size_t capacity) noexcept override;
-  allocator::EncodeResult encode_in_place(const allocator::EncodeRequest& request,
-                                          const allocator::EncodePlan& plan) noexcept override;
   bool is_decided(allocator::EncodeTicket ticket) noexcept override;
   allocator::EncodeResult verdict(allocator::EncodeTicket ticket, bool wait) noexcept override;
   bool is_lossy(allocator::EncodeTicket ticket) noexcept override;
