@@ -21,6 +21,8 @@ namespace pleat::allocator {
 // The layout of a payload, for decode(). The record keeps it on the host: reading it needs no copy.
 struct PayloadForm {
   std::array<std::uint64_t, 4> words{};
+  // A decode writes to memory within the payload, so that only one may run at a time.
+  bool has_scratch = false;
   [[nodiscard]] bool operator==(const PayloadForm&) const = default;
 };
 
