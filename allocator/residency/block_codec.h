@@ -21,6 +21,8 @@ namespace pleat::allocator {
 // The layout of a payload, for decode(). The record keeps it on the host: reading it needs no copy.
 struct PayloadForm {
   std::array<std::uint64_t, 4> words{};
+  // A decode writes to memory within the payload, so that only one may run at a time.
+  bool has_scratch = false;
   [[nodiscard]] bool operator==(const PayloadForm&) const = default;
 };
 
@@ -120,9 +122,11 @@ class BlockCodec {
                                             void* payload, std::size_t capacity) noexcept = 0;
 
   // Like encode(), but writes over the head of the source itself. Never kQueued. After kKeepRaw and
-  // kPlanAgain the source is unchanged.
-  [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& request,
-                                                     const EncodePlan& plan) noexcept = 0;
+  // kPlanAgain the source is unchanged. Called for plans with EncodePlan::in_place only.
+  [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& /*request*/,
+                                                     const EncodePlan& /*plan*/) noexcept {
+    return {};
+  }
 
   // Whether verdict() would return without waiting. Must be quick and take no lock but the codec's
   // own: residency calls it under its locks.

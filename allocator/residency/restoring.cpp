@@ -249,6 +249,10 @@ bool Residency::decode_locked(Record& record, Block* target, StreamId stream) no
   Record& holder = record.recomputed ? *record.argument : record;
   const PayloadView payload = payload_of(record);
   const StreamId on = order_.stand_in(stream);
+  if (holder.form.has_scratch) {
+    const std::lock_guard<std::mutex> link(link_mutex_);
+    for (const StreamId reader : holder.readers) order_.follow(on, reader);
+  }
   order_.follow(on, holder.stream);
   const DisturbanceWords* const noise = holder.disturbance();
   CodecStatus decoded =

@@ -9,6 +9,7 @@
 #include "compress/cuda/mix_core.h"
 #include "compress/device/jobs.h"
 #include "compress/format.h"
+#include "compress/framed/frame_chain.h"
 #include "compress/lines/lines_core.h"
 #include "compress/near_zero/near_zero_core.h"
 #include "compress/types.h"
@@ -198,7 +199,10 @@ Operation operation_of(const Twin& twin, const std::string& name, const void* pa
         if (twin.verb != Verb::kSurvey) operation.accesses.push_back({job.target, 64, true});
     }
     if (has_verdict(twin)) operation.accesses.push_back({job.verdict, sizeof(Verdict), true});
-    operation.accesses.push_back({job.counters, sizeof(compress::cuda::Counters), true});
+    const std::size_t counters = twin.coding == compress::test::Coding::kFramed
+                                     ? compress::frame_scratch_bytes(job.elements)
+                                     : sizeof(compress::cuda::Counters);
+    operation.accesses.push_back({job.counters, counters, true});
   }
   keep_devices(&operation.accesses);
   operation.prepare = [launch](std::vector<Access>* accesses) { launch->run(accesses); };

@@ -61,6 +61,9 @@ pleat_plant_also(allocator/residency/encoding.cpp
 pleat_plant("payload freed under a decode" allocator/residency/residency.cpp
   "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
   "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
+pleat_plant("two restores of one payload at once" allocator/residency/restoring.cpp
+  "for (const StreamId reader : holder.readers) order_.follow(on, reader);"
+  "for (const StreamId reader : holder.readers) if (!PLANTED) order_.follow(on, reader);")
 pleat_plant("restore read elsewhere without a wait" allocator/residency/restoring.cpp
   "order_.follow(stream, complete_for);"
   "if (!PLANTED) order_.follow(stream, complete_for);")

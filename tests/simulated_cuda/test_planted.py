@@ -59,8 +59,8 @@ bug(LOSSY, """
 """)
 bug(LOSSLESS, """
     # gated source reused
-    # No mask, so the payload is refused. What was its source's memory is written at once, wherever that lies.
-    w = noise(1 << 14, seed=1).cuda().requires_grad_()
+    # Values without a shorter form, so the payload is refused. What was its source's memory is written at once, wherever that lies.
+    w = (noise(1 << 14, seed=1) * 20).cuda().requires_grad_()
     grads, others = [], []
     for step in range(3):
         y = w.exp()
@@ -157,6 +157,23 @@ bug(LOSSY, """
     main.wait_stream(first)
     main.wait_stream(second)
     emit(reads=host(a, b, c))
+""")
+bug(LOSSLESS, """
+    # two restores of one payload at once
+    # Each restored storage is written to, so each read restores the payload once more.
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    w = noise(1 << 17, seed=1).relu().cuda().requires_grad_()
+    y = w.exp()
+    node = y.grad_fn
+    del y
+    torch.cuda.synchronize()
+    filled()
+    reads = []
+    for step in range(4):
+        with torch.cuda.stream((main, side)[step % 2]):
+            reads.append(node._saved_result.detach() * 2)
+    main.wait_stream(side)
+    emit(reads=host(*reads))
 """)
 bug(LOSSY, """
     # the current device's stream for another device's tensor

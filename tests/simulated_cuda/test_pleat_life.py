@@ -198,4 +198,5 @@ def test_a_program_on_libtorch_trains_as_on_the_cpu(conf, stand_ins, preload_lib
     assert (device.returncode, device.stdout) == (0, host.stdout), device.stderr
     assert "left to stock" not in with_kernels(device).stderr
     coded = re.search(r"^  cuda:0 .*, (\d+) tensors\)", device.stderr, re.MULTILINE)
-    assert (int(coded[1]) if coded else 0) == (0 if conf == OFF else 12), device.stderr
+    payloads = int(coded[1]) if coded else 0
+    assert payloads == 0 if conf == OFF else payloads > 20, device.stderr

@@ -195,46 +195,6 @@ TEST_F(DeviceBlockCodecTest, TooManyGroupsThatCannotBeQuantisedAreRefused) {
   EXPECT_EQ(codec_.counts().totals.lossy_fp32.payloads, 0u);
 }
 
-TEST_F(DeviceBlockCodecTest, MasksAmongFloatsAreFoundAndComeBackBitForBit) {
-  device_.holds = true;
-  std::uint64_t key = 0;
-  for (const ElementType type : kFloatTypes) {
-    // 0 and 1.25, of which many groups have two values and one group only one.
-    const Bytes source = floats(type, 2100, [](std::size_t e) {
-      return e / 256 == 3 || e % 3 == 0 ? 1.25 : e % 2 == 0 ? 0.0 : 0.0;
-    });
-    const Coded coded = settled({.type = type}, source, ++key);
-    ASSERT_EQ(coded.result.status, CodecStatus::kOk);
-    const std::size_t groups = 9;
-    EXPECT_EQ(coded.result.payload_bytes,
-              64 + (groups * 2 * element_size(type) + 63) / 64 * 64 + groups * 32);
-    EXPECT_SAME_BITS(restored(coded), source);
-  }
-  EXPECT_EQ(codec_.counts().totals.two_valued_groups, 27u);
-  EXPECT_EQ(codec_.counts().totals.lossless_float.payloads, 3u);
-}
-
-TEST_F(DeviceBlockCodecTest, AKeyWithoutMasksIsTriedAtGrowingDistances) {
-  const BlockSpec spec{.type = ElementType::kFloat32};
-  const Bytes other = normal(ElementType::kFloat32, 2048);
-  const Bytes mask =
-      floats(ElementType::kFloat32, 2048, [](std::size_t e) { return double(e % 2); });
-  Coded coded;
-  EXPECT_EQ(pauses(spec, other, &coded), 0u);
-  for (const unsigned distance : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 128u, 256u, 256u}) {
-    EXPECT_EQ(coded.result.status, CodecStatus::kKeepRaw);
-    EXPECT_EQ(pauses(spec, other, &coded), distance);
-  }
-  // One that fits begins anew.
-  EXPECT_EQ(pauses(spec, mask, &coded), 256u);
-  EXPECT_EQ(coded.result.status, CodecStatus::kOk);
-  EXPECT_EQ(pauses(spec, other, &coded), 0u);
-  EXPECT_EQ(coded.result.status, CodecStatus::kKeepRaw);
-  EXPECT_EQ(pauses(spec, mask, &coded), 1u);
-  EXPECT_EQ(coded.result.status, CodecStatus::kOk);
-  EXPECT_SAME_BITS(restored(coded), mask);
-}
-
 TEST_F(DeviceBlockCodecTest, AKeyThatIsAskedForSomethingElseUnlearns) {
   const BlockSpec wide{.type = ElementType::kInt32};
   const Bytes source = integers<std::int32_t>(4096, [](std::size_t e) { return e * 9; });
@@ -280,12 +240,12 @@ TEST_F(DeviceBlockCodecTest, ABlockIsPlannedOnceTheVerdictsOfItsKeyHaveCome) {
 
 TEST_F(DeviceBlockCodecTest, AVerdictThatWasWaitedForTeachesAndCountsOnce) {
   device_.holds = true;
-  const BlockSpec mask{.type = ElementType::kFloat32};
-  const Bytes other = normal(ElementType::kFloat32, 2048);
-  const Coded refused = encode(mask, other, 1);
-  EXPECT_TRUE(encode(mask, other, 1).held()) << "the pause after one refusal";
+  const BlockSpec numbers{.type = ElementType::kInt32};
+  const Bytes negative = integers<std::int32_t>(4096, [](std::size_t e) { return int(e) - 9; });
+  const Coded refused = encode(numbers, negative, 1);
+  EXPECT_TRUE(encode(numbers, negative, 1).held()) << "the pause after one refusal";
   EXPECT_EQ(codec_.verdict(refused.result.ticket, false).status, CodecStatus::kKeepRaw);
-  EXPECT_FALSE(encode(mask, other, 1).held());
+  EXPECT_FALSE(encode(numbers, negative, 1).held());
   EXPECT_EQ(surprises(), 0u) << "sources of what is gated are there";
   // One whose source was given back.
   const BlockSpec curved{.type = ElementType::kFloat32, .bits = 4, .steps = Steps::kCurved};

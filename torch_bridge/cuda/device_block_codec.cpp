@@ -132,6 +132,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   try {
     expected = std::make_unique<ExpectedPayload>();
     tasks.reserve(form, nothing ? 0 : request.range_count);
+    expected->spans.reserve(tasks.codes.capacity());
     if (d.judged) expected->codes.reserve(tasks.codes.capacity());
     expected->lines.reserve(tasks.lines.capacity());
     expected->near_zero.reserve(tasks.near_zero.capacity());
@@ -147,7 +148,6 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   e.stream = request.stream;
   e.source_bytes = request.source_bytes;
   e.room = d.payload_bytes;
-  e.spans = request.range_count;
   allocator::EncodeResult result{CodecStatus::kOk, d.payload_bytes, form.pack(), {}};
   if (nothing) {
     e.elements = request.source_bytes;
@@ -157,7 +157,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   const DeviceContext context(driver_, life_, device_);
   const std::uint64_t workspace = context ? words_.workspace(request.stream) : 0;
   if (workspace == 0) return refused(DeviceHold::kNoDevice);
-  bool short_of_words = false;
+  bool short_of_words = false, zeroed = true;
   // Has the device's verdict written where the host can see it.
   const auto see = [&](auto& task, std::vector<void*>& slots) {
     if (const DeviceWords::Slot slot = words_.take_slot()) {
@@ -170,10 +170,9 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   std::size_t end = 0;
   for (std::size_t i = 0; i < request.range_count; ++i) {
     const allocator::ByteRange& range = request.ranges[i];
-    const SpanPlace place = place_span(form, range.end - range.begin, end);
+    const SpanPlace& place = e.spans.emplace_back(place_span(form, range.end - range.begin, end));
     end = place.end();
     e.elements += place.elements;
-    e.codes_at = place.codes;
     tasks.add(DeviceTasks::Way::kEncode, form, place, advance(request.source, range.begin), payload,
               Workspace(workspace));
     DeviceTask& codes = tasks.codes.back();
@@ -185,6 +184,11 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
       codes.beside = d.beside;
     }
     if (d.judged) see(codes, e.codes);
+    if (place.codes != place.scratch) {
+      zeroed &= life_.note(driver_.set_bytes(
+                    reinterpret_cast<std::uint64_t>(codes.scratch), 0, place.codes - place.scratch,
+                    at_address<void>(request.stream.value))) == allocator::cuda::kSuccess;
+    }
     if (form.has_sides_beside()) {
       tasks.sides.back().nonce = codes.nonce;
       tasks.sides.back().sides = d.beside;
@@ -195,9 +199,9 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
       see(tasks.lines.back(), e.lines);
     }
   }
-  if (short_of_words) {
+  if (short_of_words || !zeroed) {
     give_slots(e);
-    return refused(DeviceHold::kNoWords);
+    return refused(short_of_words ? DeviceHold::kNoWords : DeviceHold::kNoDevice);
   }
   if (!tasks.launch_encode(launcher_, request.stream)) {
     // It is unknown which of them the device will run, so their words stay taken.
@@ -221,11 +225,6 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
     if (d.gated) return {};
   }
   return result;
-}
-
-allocator::EncodeResult DeviceBlockCodec::encode_in_place(
-    const EncodeRequest& /*request*/, const allocator::EncodePlan& /*plan*/) noexcept {
-  return {};
 }
 
 // ---- verdicts -----------------------------------------------------------------------------------

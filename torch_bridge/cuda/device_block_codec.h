@@ -4,7 +4,7 @@
 //
 // A payload that cannot be refused is done in stream order at once. These are: sides, lossy floats
 // of 3 bits and more, and other payloads whose key was once as predicted. Any other is queued: 1
-// and 2 bits, masks among floats, integers, values among which flat lines are looked for, and the
+// and 2 bits, exact floats, integers, values among which flat lines are looked for, and the
 // first payload of a key whose steps or elements near zero are to be looked at, or the next 64
 // after a surprise.
 //
@@ -12,7 +12,7 @@
 // there before its next block is planned: nearly always, as a step lies between; else the device is
 // waited for. A reader of a block whose lossy encode is queued waits for the verdict. Torch-free.
 //
-// Threads: any. Driver calls: launches, and a memset where a block has gaps. Waiting for the
+// Threads: any. Driver calls: launches, and memsets for gaps and for exact floats. Waiting for the
 // device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() and
 // disturb() on a stream that is one of more than 511.
 #pragma once
@@ -56,8 +56,6 @@ class DeviceBlockCodec final : public DeviceCodec {
   allocator::EncodeResult encode(const allocator::EncodeRequest& request,
                                  const allocator::EncodePlan& plan, void* payload,
                                  std::size_t capacity) noexcept override;
-  allocator::EncodeResult encode_in_place(const allocator::EncodeRequest& request,
-                                          const allocator::EncodePlan& plan) noexcept override;
   bool is_decided(allocator::EncodeTicket ticket) noexcept override;
   allocator::EncodeResult verdict(allocator::EncodeTicket ticket, bool wait) noexcept override;
   bool is_lossy(allocator::EncodeTicket ticket) noexcept override;

@@ -1,5 +1,7 @@
 #include "torch_bridge/cuda/device_form.h"
 
+#include <algorithm>
+
 #include "compress/cuda/device_asides.h"
 
 namespace pleat::bridge::cuda {
@@ -17,6 +19,10 @@ Sides sides_of_bits(unsigned bits) noexcept {
   return {.kind = bits == 2 ? Sides::Kind::kThree : Sides::Kind::kClosed};
 }
 
+std::size_t scratch_of_frames(const DeviceTask& task) noexcept {
+  return 2 * align_up(compress::cuda::device_scratch_bytes(task));
+}
+
 }  // namespace
 
 DeviceTask DeviceForm::codes_task(std::size_t elements) const noexcept {
@@ -28,6 +34,11 @@ DeviceTask DeviceForm::codes_task(std::size_t elements) const noexcept {
   } else if (kind == DeviceKind::kFloats) {
     task.bits = bits;
     task.transform = transform;
+  } else if (kind == DeviceKind::kFrames) {
+    task.framed = true;
+    const double bytes = static_cast<double>(elements * compress::element_size(type)) * share;
+    const std::size_t room = align_up(static_cast<std::size_t>(bytes));
+    task.capacity = room - std::min(room, scratch_of_frames(task));
   } else if (kind == DeviceKind::kIntegers) {
     task.minimum = minimum;
     task.width = width;
@@ -60,8 +71,10 @@ SpanPlace place_span(const DeviceForm& form, std::size_t span_bytes, std::size_t
   if (form.most_near_zero != 0) {
     at += align_up(compress::cuda::near_zero_section_bytes(form.type, form.most_near_zero));
   }
-  place.codes = at;
-  place.codes_room = compress::cuda::device_payload_bound(form.codes_task(place.elements));
+  place.scratch = at;
+  const DeviceTask codes = form.codes_task(place.elements);
+  place.codes = codes.framed ? at + scratch_of_frames(codes) : at;
+  place.codes_room = compress::cuda::device_payload_bound(codes);
   return place;
 }
 

@@ -5,6 +5,8 @@
 //   sides       of its values, where the form has them (a payload of sides)
 //   lines       that come back exact (compress/cuda/device_asides.h)
 //   near zero   elements that come back exact (likewise)
+//   scratch     of frames: memory of the kernels, zero whenever none runs. The first half serves
+//               launches, the second half those that become part of a graph.
 //   codes       the payload of the span: docs/payload_format.md
 // Codes come last, so that a payload of one span ends with what alone may turn out shorter. The CPU
 // reads none of it. Torch-free.
@@ -28,6 +30,7 @@ enum class DeviceKind : std::uint8_t {
   kNothing,  // only the size is kept
   kSides,    // only the sides of its values
   kFloats,   // lossy, or exact where each group has at most two values (0 bits)
+  kFrames,   // exact floats, each frame in as many bits as its values need
   kBooleans,
   kIntegers,
 };
@@ -43,10 +46,11 @@ struct DeviceForm {
   std::uint32_t line_length = 0;
   std::uint32_t most_lines = 0;      // 0: no lines are kept, nor looked for, with look kNone
   std::uint32_t most_near_zero = 0;  // 0: none are kept
+  float share = 0;                   // of a span's bytes: room of its frames, scratch included
   std::int64_t minimum = 0;          // of integers
 
   [[nodiscard]] allocator::PayloadForm pack() const noexcept {
-    return {std::bit_cast<std::array<std::uint64_t, 4>>(*this)};
+    return {std::bit_cast<std::array<std::uint64_t, 4>>(*this), kind == DeviceKind::kFrames};
   }
   [[nodiscard]] static DeviceForm unpack(const allocator::PayloadForm& form) noexcept {
     return std::bit_cast<DeviceForm>(form.words);
@@ -67,7 +71,7 @@ static_assert(sizeof(DeviceForm) == 32);
 // Where the parts of a span begin in the payload.
 struct SpanPlace {
   std::size_t elements = 0;
-  std::size_t sides = 0, lines = 0, near_zero = 0, codes = 0;
+  std::size_t sides = 0, lines = 0, near_zero = 0, scratch = 0, codes = 0;
   std::size_t codes_room = 0;
   [[nodiscard]] std::size_t end() const noexcept { return codes + codes_room; }
 };

@@ -81,7 +81,8 @@ bool plan_exact(DevicePlan& plan, const KeyLesson& lesson) noexcept {
   DeviceForm& form = plan.form;
   plan.gated = true;
   if (compress::is_floating(form.type)) {
-    form.kind = DeviceKind::kFloats;  // masks have a short form
+    form.kind = lesson.in_groups ? DeviceKind::kFloats : DeviceKind::kFrames;
+    if (!lesson.in_groups) form.share = lesson.room_of_frames();
   } else if (form.type == ElementType::kBool) {
     form.kind = DeviceKind::kBooleans;
     plan.gated = !lesson.sure();

@@ -15,6 +15,7 @@ using allocator::DisturbanceWords;
 using allocator::PayloadView;
 using allocator::StreamId;
 using allocator::cuda::DeviceContext;
+using compress::cuda::DeviceTask;
 
 template <class T>
 T* at_address(std::uint64_t address) noexcept {
@@ -32,6 +33,7 @@ std::byte* advance(const void* from, std::size_t bytes) noexcept {
 // each waits for its own to end.
 struct DeviceBlockCodec::RestoringTurn {
   std::uint64_t workspace = 0;  // 0: there is none
+  bool of_graph = false;        // the launches become part of a graph
   std::unique_lock<std::mutex> last;
 };
 
@@ -40,8 +42,8 @@ DeviceBlockCodec::RestoringTurn DeviceBlockCodec::take_turn(StreamId stream) noe
   int captured = 0;
   const bool known = life_.note(driver_.stream_capturing(at_address<void>(stream.value),
                                                          &captured)) == allocator::cuda::kSuccess;
-  turn.workspace =
-      known && captured != 0 ? words_.workspace_of_a_graph() : words_.workspace(stream);
+  turn.of_graph = known && captured != 0;
+  turn.workspace = turn.of_graph ? words_.workspace_of_a_graph() : words_.workspace(stream);
   if (turn.workspace == 0 && known) [[unlikely]] {
     turn.last = std::unique_lock<std::mutex>(last_workspace_mutex_);
     turn.workspace = words_.last_workspace();
@@ -101,7 +103,9 @@ bool DeviceBlockCodec::restoring_tasks(const PayloadView& payload, void* target,
     end = place.end();
     tasks.add(DeviceTasks::Way::kDecode, form, place, advance(target, range.begin),
               advance(payload.data, 0), Workspace(turn.workspace));
-    tasks.codes.back().capacity = std::min(place.codes_room, payload.bytes - place.codes);
+    DeviceTask& codes = tasks.codes.back();
+    codes.capacity = std::min(place.codes_room, payload.bytes - place.codes);
+    if (turn.of_graph) codes.scratch = advance(codes.scratch, (place.codes - place.scratch) / 2);
   }
   return true;
 }

@@ -68,6 +68,7 @@ void DeviceTasks::add(Way way, const DeviceForm& form, const SpanPlace& place, v
   DeviceTask& code = codes.emplace_back(form.codes_task(place.elements));
   between(code, place.codes);
   code.capacity = place.codes_room;
+  code.scratch = at(payload, place.scratch);
   if (form.has_sides_beside()) {
     DeviceTask& side = sides.emplace_back(form.sides_task(place.elements));
     between(side, place.sides);

@@ -38,8 +38,8 @@ bool ExpectedPayload::decided() const noexcept {
 
 ExpectedPayload::Found ExpectedPayload::found() const noexcept {
   Found found;
-  for (const void* const slot : codes) {
-    const Verdict& v = verdict_in(slot);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const Verdict& v = verdict_in(codes[i]);
     found.done = found.done && v.outcome == Outcome::kDone;
     found.too_wide += v.too_wide;
     found.leaving += v.leaving;
@@ -47,6 +47,10 @@ ExpectedPayload::Found ExpectedPayload::found() const noexcept {
     if (v.outcome == Outcome::kKeepRaw) {
       found.needed_bytes = std::max(found.needed_bytes, v.payload_bytes);
     }
+    const SpanPlace& span = spans[i];
+    const std::size_t source = span.elements * compress::element_size(form.type);
+    const std::size_t taken = span.codes - span.scratch + v.payload_bytes;
+    found.frames = std::max(found.frames, static_cast<double>(taken) / static_cast<double>(source));
   }
   found.lines = kept(lines);
   found.near_zero = kept(near_zero);
@@ -71,14 +75,29 @@ void ExpectedPayload::teach(KeyLesson& lesson, const Found& found) const noexcep
   }
   const bool good = is_good(found);
   lesson.note_outcome(good);
-  if (good) {
-    lesson.refusals = 0;
+  if (good) lesson.refusals = 0;
+  if (!is_lossy() && compress::is_floating(form.type)) {
+    teach_exact_floats(lesson, found);
   } else if (!found.done) {
     if (const std::uint8_t width = width_for(found.needed_bytes)) {
       lesson.width = width;
     } else {
       lesson.refuse();
     }
+  }
+}
+
+void ExpectedPayload::teach_exact_floats(KeyLesson& lesson, const Found& found) const noexcept {
+  if (form.kind == DeviceKind::kFrames) {
+    lesson.note_frames(found.done, found.frames);
+    const bool tries_groups =
+        lesson.frames_before_groups != 0 && --lesson.frames_before_groups == 0;
+    lesson.in_groups = tries_groups || found.frames > KeyLesson::kMostOfFrames;
+  } else if (found.done) {
+    lesson.frames_before_groups = KeyLesson::kFramesAgain;
+  } else {
+    lesson.in_groups = false;
+    if (lesson.frames > KeyLesson::kMostOfFrames) lesson.refuse();
   }
 }
 
@@ -102,7 +121,7 @@ void ExpectedPayload::teach_widths(KeyLesson& lesson, const Found& found) const 
 
 // Of integers that so many bytes hold; 0: no width does, or nobody knows.
 std::uint8_t ExpectedPayload::width_for(std::uint64_t bytes) const noexcept {
-  if (form.kind != DeviceKind::kIntegers || bytes == 0 || spans != 1) return 0;
+  if (form.kind != DeviceKind::kIntegers || bytes == 0 || spans.size() != 1) return 0;
   DeviceForm wider = form;
   for (unsigned width = form.width * 2u; width <= 32; width *= 2) {
     wider.width = static_cast<std::uint8_t>(width);
@@ -114,8 +133,9 @@ std::uint8_t ExpectedPayload::width_for(std::uint64_t bytes) const noexcept {
 }
 
 std::size_t ExpectedPayload::bytes() const noexcept {
-  return spans == 1 && codes.size() == 1 ? codes_at + verdict_in(codes.front()).payload_bytes
-                                         : room;
+  return spans.size() == 1 && codes.size() == 1
+             ? spans.front().codes + verdict_in(codes.front()).payload_bytes
+             : room;
 }
 
 }  // namespace pleat::bridge::cuda

@@ -23,8 +23,7 @@ struct ExpectedPayload {
   allocator::StreamId stream;
   std::uint64_t elements = 0;
   std::size_t source_bytes = 0, room = 0;
-  std::size_t codes_at = 0;  // of the last span
-  std::size_t spans = 0;
+  std::vector<SpanPlace> spans;
   // Words in pinned memory that the device writes (DeviceWords).
   std::vector<void*> codes, lines, near_zero;
   std::optional<bool> good;  // once it is judged
@@ -44,6 +43,7 @@ struct ExpectedPayload {
     std::uint32_t too_wide = 0, leaving = 0;  // groups
     std::uint32_t lines = 0, near_zero = 0;   // that had to be kept
     float widest = 0;                         // step
+    double frames = 0;                        // largest share of a span's bytes
     std::uint64_t needed_bytes = 0;           // that would have held what did not fit; 0: unknown
   };
   [[nodiscard]] Found found() const noexcept;
@@ -57,6 +57,7 @@ struct ExpectedPayload {
   [[nodiscard]] bool is_lossy() const noexcept {
     return form.kind == DeviceKind::kFloats && form.bits != 0;
   }
+  void teach_exact_floats(KeyLesson& lesson, const Found& found) const noexcept;
   void teach_widths(KeyLesson& lesson, const Found& found) const noexcept;
   [[nodiscard]] std::uint8_t width_for(std::uint64_t bytes) const noexcept;
 };

@@ -39,6 +39,26 @@ struct KeyLesson {
   [[nodiscard]] bool keeps_sides() const noexcept { return ever_left || quiet < kQuiet; }
   // Integers: bits of each.
   std::uint8_t width = 8;
+  // Exact floats: in groups of at most two values each, else in frames. Groups are tried where
+  // frames do not pay, and once after so many payloads in frames; 0: they have been.
+  bool in_groups = false;
+  std::uint32_t frames_before_groups = 1;
+  static constexpr std::uint32_t kFramesAgain = 16;  // after groups that were good
+  // Exact floats: the largest share of their bytes that frames took. It fades, as those below.
+  double frames = 0;
+  // Room beyond that share, as a part of it: twice as much after a miss, less after each hit.
+  float margin = 1.0f / 16;
+  // More is not worth having: a restore holds the payload next to the values, and values that are
+  // held raw are adopted.
+  static constexpr float kMostOfFrames = 7.0f / 8;
+  [[nodiscard]] float room_of_frames() const noexcept {
+    const float room = static_cast<float>(frames) * (1 + margin);
+    return room == 0 ? kMostOfFrames : std::min(room, kMostOfFrames);
+  }
+  void note_frames(bool fit, double share) noexcept {
+    if (frames != 0) margin = std::clamp(margin * (fit ? 0.5f : 2.0f), 1.0f / 128, 1.0f / 4);
+    note_share(frames, share);
+  }
   // The largest shares of elements that had to come back exact as lines, and as near zero. They
   // fade slowly: the payloads of a key may be of several kinds in turn.
   double lines = 0, near_zero = 0;
@@ -48,9 +68,11 @@ struct KeyLesson {
 
   // Of `elements` elements so many were seen.
   static void note_share(double& share, std::uint64_t seen, std::uint64_t elements) noexcept {
+    note_share(share,
+               elements == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(elements));
+  }
+  static void note_share(double& share, double now) noexcept {
     constexpr double kFades = 0.99;
-    const double now =
-        elements == 0 ? 0 : static_cast<double>(seen) / static_cast<double>(elements);
     share = std::max(now, share * kFades);
   }
 
@@ -116,7 +138,11 @@ class KeyLessons {
     try {
       if (entries_.size() >= kMostKeys && !entries_.contains(key.value)) entries_.clear();
       Entry& entry = entries_[key.value];
-      if (entry.choice != choice) entry = {choice, {}, entry.expected};
+      if (entry.choice != choice) {
+        entry = {choice, {}, entry.expected};
+        // A block for which groups are tried in vain is held raw: not all keys try in one step.
+        entry.lesson.frames_before_groups = 1 + key.value % 8;
+      }
       return &entry;
     } catch (...) {
       return nullptr;
