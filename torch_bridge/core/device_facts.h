@@ -8,6 +8,7 @@
 #include <string>
 
 #include "allocator/heap.h"
+#include "compress/block/block_payload.h"
 #include "torch_bridge/core/codec_totals.h"
 #include "torch_bridge/core/reasons.h"
 
@@ -61,6 +62,14 @@ class DeviceTable {
  private:
   std::atomic<std::size_t> count_{0};
   std::array<std::atomic<const DeviceFacts*>, allocator::HeapTable::kMostDevices> devices_{};
+};
+
+// The place of a span's codes in a payload on a device.
+struct CodedSpan {
+  std::size_t offset = 0, bytes = 0;  // within the payload
+  std::size_t span_bytes = 0;
+  compress::block::BlockForm form;  // as if they were the payload of a block, which the host reads
+  std::size_t beside_bytes = 0;     // what stands beside them: sides, lines, elements near zero
 };
 
 }  // namespace pleat::bridge

@@ -10,7 +10,6 @@
 #include "allocator/ids.h"
 #include "allocator/residency/block_codec.h"
 #include "compress/cuda/device_sketch.h"
-#include "torch_bridge/core/coded_span.h"
 #include "torch_bridge/core/device_facts.h"
 
 namespace pleat::bridge::cuda {

@@ -23,7 +23,7 @@
 #include "allocator/residency/byte_ranges.h"
 #include "allocator/residency/residency.h"
 #include "compress/cuda/device_sketch.h"
-#include "torch_bridge/core/coded_span.h"
+#include "torch_bridge/core/device_facts.h"
 
 namespace pleat::bridge {
 

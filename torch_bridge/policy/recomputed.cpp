@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/generated/Functions.h>
 
 #include "torch_bridge/policy/node_class.h"
-#include "torch_bridge/policy/node_mutex.h"
+#include "torch_bridge/policy/saved_by.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
 
 namespace pleat::bridge {

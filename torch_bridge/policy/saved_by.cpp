@@ -5,7 +5,6 @@
 #include <typeindex>
 #include <unordered_map>
 
-#include "torch_bridge/policy/node_mutex.h"
 #include "torch_bridge/torch_access/saved_variable_access.h"
 
 namespace pleat::bridge {

@@ -18,4 +18,12 @@ struct SavedBy {
 // Empty for other nodes, and for a node that is running. Throws std::bad_alloc.
 [[nodiscard]] std::vector<SavedBy> saved_by(const torch::autograd::Node& node);
 
+// The mutex of a node: locked while it runs or releases its saved tensors.
+[[nodiscard]] inline std::mutex& mutex_of(torch::autograd::Node& node) noexcept {
+  struct Access : torch::autograd::Node {
+    static std::mutex& of(torch::autograd::Node& n) noexcept { return n.*(&Access::mutex_); }
+  };
+  return Access::of(node);
+}
+
 }  // namespace pleat::bridge
