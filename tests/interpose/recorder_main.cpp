@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "tests/interpose/trace_fixture.h"
+#include "tests/interpose/recorder_fixture.h"
 
 namespace pleat::recorder_testing {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/interpose/made_up_job.h"
-#include "tests/interpose/trace_fixture.h"
+#include "tests/interpose/recorder_fixture.h"
 #include "tools/pleat/trace/replay.h"
 
 namespace pleat::recorder_testing {

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "tests/interpose/made_up_job.h"
-#include "tests/interpose/trace_fixture.h"
+#include "tests/interpose/recorder_fixture.h"
 #include "tools/pleat/trace/replay.h"
 
 namespace pleat::recorder_testing {

@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "tests/interpose/trace_fixture.h"
+#include "tests/interpose/recorder_fixture.h"
 
 namespace pleat::recorder_testing {
 

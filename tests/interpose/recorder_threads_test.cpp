@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/interpose/trace_fixture.h"
+#include "tests/interpose/recorder_fixture.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 
 #include "interpose/trace/top.h"
 #include "tests/interpose/made_up_job.h"
-#include "tests/interpose/trace_fixture.h"
+#include "tests/interpose/recorder_fixture.h"
 
 namespace pleat::recorder_testing {
 namespace {
