@@ -48,7 +48,7 @@ class Recorder(ctypes.Structure):
 
 library = ctypes.CDLL(sys.argv[1])
 library.pleat_recorder.restype = ctypes.POINTER(Recorder)
-recorder = library.pleat_recorder(1).contents
+recorder = library.pleat_recorder(2).contents
 blocks = 0
 live = {}
 
