@@ -40,7 +40,8 @@ LONG = """
 def test_an_lstm_needs_no_more_memory_than_in_stock(run_pair):
     pair = run_pair(SHORT, conf="bits:4", fresh=True)
     stock, pleat = pair.stock.check().json, pair.pleat.check().json
-    assert pleat["anonymous"] <= 1.03 * stock["anonymous"]
+    # One run each: stock's own peak varies by 5 %. The tests below take medians.
+    assert pleat["anonymous"] <= 1.06 * stock["anonymous"]
 
 
 @pytest.mark.rotating(set="long processes")
