@@ -28,7 +28,7 @@ struct Origin {
   std::uint32_t module = 0;  // a text: its path; 0: in none
 };
 
-// What a device has at a moment.
+// Sums and classes of a device at a moment.
 struct Totals {
   Changes sums{};      // requested, active, reserved, saved raw, payload, restored
   ClassBytes bytes{};  // add up to live(), unless the events disagree
@@ -165,7 +165,7 @@ struct LifeDevice {
   std::int64_t chunked = 0;  // bytes of payloads in chunks; below 0: of before the trace
   Table<Block> blocks;
   Table<Record> records;
-  // A pass that counts nothing needs no places in chunks.
+  // Only a pass that counts needs places in chunks.
   std::conditional_t<kCounts, Table<LifeChunk>, NoTable<LifeChunk>> chunks;
   std::conditional_t<kCounts, Table<LifeSlot>, NoTable<LifeSlot>> slots;  // by address
 
@@ -209,7 +209,8 @@ struct AgeingDevice : LifeDevice<Block, Record, Table, kCounts> {
   Table<std::uint32_t> waiting;  // the same, by thread plus 1
 
   void join_young(std::uint64_t id) noexcept {
-    join(this->blocks.at(this->blocks.place_of(id)), this->blocks.place_of(id) + 1, young);
+    const std::uint32_t place = this->blocks.place_of(id);
+    join(this->blocks.at(place), place + 1, young);
   }
   void leave(Block& block) noexcept {
     if (block.previous != 0) {

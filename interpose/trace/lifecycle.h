@@ -13,16 +13,24 @@ namespace pleat::trace {
 // Keeper derives from it, and has
 //   Block* born(device, event)       a new block of ALLOCATE; null: there is no room
 //   Block* mentioned(device, event)  a block that is not known; null: there is no room
-//   void dies(device, block)         before it is forgotten
-//   void labelled(block, event)
-//   void owned(block)                it holds a payload
-//   void restored(block)             a record is restored into it, not given back as it is
-//   void placed(block, record)       the block gets the record's place in forward
-//   void tagged(device, event, record)  null: there is no room
-//   void lost()                      something that lives is missing, for want of room
+// and, in place of those below, its own hooks.
 template <class Keeper>
 class Lifecycle {
  protected:
+  // The block is forgotten next.
+  static void dies(const auto& /*device*/, const auto& /*block*/) noexcept {}
+  static void labelled(const auto& /*block*/, const PleatTraceEvent& /*event*/) noexcept {}
+  // The block holds a payload.
+  static void owned(const auto& /*block*/) noexcept {}
+  // A record is restored into the block, not given back as it is.
+  static void restored(const auto& /*block*/) noexcept {}
+  // The block gets the record's place in forward.
+  static void placed(const auto& /*block*/, const auto& /*record*/) noexcept {}
+  // `record`: null, there is no room.
+  static void tagged(const PleatTraceEvent& /*event*/, const auto* /*record*/) noexcept {}
+  // An item that lives is missing, for want of room.
+  static void lost() noexcept {}
+
   template <class Device>
   void take(Device& device, const PleatTraceEvent& event) {
     switch (event.kind) {
@@ -141,7 +149,7 @@ class Lifecycle {
     } else if (event.record != 0) {
       self().lost();
     }
-    self().tagged(device, event, record);
+    self().tagged(event, record);
   }
 
   template <class Device>

@@ -7,6 +7,7 @@
 #include "interpose/trace/mapped.h"
 
 namespace pleat::trace {
+
 bool LiveBook::begin() noexcept {
   if (devices_ == nullptr)
     devices_ = static_cast<BookDevice*>(map_zeros(kDevices * sizeof(BookDevice)));
@@ -61,7 +62,7 @@ BookThread* LiveBook::thread(std::uint32_t number) noexcept {
 
 // ---- blocks and records -------------------------------------------------------------------------
 
-BookBlock* LiveBook::mentioned(BookDevice& device, const PleatTraceEvent& event) noexcept {
+BookBlock* LiveBook::add_block(BookDevice& device, const PleatTraceEvent& event, Age age) noexcept {
   BookBlock* const block = device.blocks.insert(event.block);
   if (block == nullptr) {
     exact_ = false;
@@ -73,7 +74,7 @@ BookBlock* LiveBook::mentioned(BookDevice& device, const PleatTraceEvent& event)
   block->born = {event.op, event.stack};
   block->thread = event.thread;
   block->phase = event.phase;
-  block->age = Age::kUnknown;
+  block->age = age;
   if (const BookThread* const own = thread(event.thread)) block->module = own->module;
   if (const Origin* const origin = nodes_.find(event.node)) block->forward = *origin;
   device.add(block->now(), block->bytes);
@@ -81,15 +82,12 @@ BookBlock* LiveBook::mentioned(BookDevice& device, const PleatTraceEvent& event)
 }
 
 BookBlock* LiveBook::born(BookDevice& device, const PleatTraceEvent& event) noexcept {
-  BookBlock* const block = mentioned(device, event);
-  if (block == nullptr) return nullptr;
-  device.change(*block, [](BookBlock& it) { it.age = Age::kYoung; });
-  device.join_young(event.block);
+  BookBlock* const block = add_block(device, event, Age::kYoung);
+  if (block != nullptr) device.join_young(event.block);
   return block;
 }
 
-void LiveBook::tagged(BookDevice& /*device*/, const PleatTraceEvent& event,
-                      BookRecord* record) noexcept {
+void LiveBook::tagged(const PleatTraceEvent& event, BookRecord* record) noexcept {
   const Origin origin{event.op, event.stack};
   if (event.node != 0 && nodes_.find(event.node) == nullptr) nodes_.note(event.node, origin);
   if (record == nullptr) return;

@@ -114,12 +114,15 @@ class LiveBook : private AgeingLifecycle<LiveBook> {
  private:
   friend class Lifecycle<LiveBook>;
   BookBlock* born(BookDevice& device, const PleatTraceEvent& event) noexcept;
-  BookBlock* mentioned(BookDevice& device, const PleatTraceEvent& event) noexcept;
+  BookBlock* mentioned(BookDevice& device, const PleatTraceEvent& event) noexcept {
+    return add_block(device, event, Age::kUnknown);
+  }
+  BookBlock* add_block(BookDevice& device, const PleatTraceEvent& event, Age age) noexcept;
   static void dies(BookDevice& device, BookBlock& block) noexcept { device.leave(block); }
   static void placed(BookBlock& block, const BookRecord& record) noexcept {
     block.forward = record.origin;
   }
-  void tagged(BookDevice& device, const PleatTraceEvent& event, BookRecord* record) noexcept;
+  void tagged(const PleatTraceEvent& event, BookRecord* record) noexcept;
   void lost() noexcept { exact_ = false; }
 
   void take_memory(BookDevice& device, const PleatTraceEvent& event) noexcept;

@@ -81,7 +81,7 @@ std::uint32_t Ledger::module_of(const Origin& own, const Origin* forward) const 
 
 // ---- blocks -------------------------------------------------------------------------------------
 
-Ledger::LiveBlock* Ledger::born(Device& device, const PleatTraceEvent& event, bool numbered) {
+Ledger::LiveBlock* Ledger::add_block(Device& device, const PleatTraceEvent& event, bool numbered) {
   LiveBlock* const block = device.blocks.insert(event.block);
   if (block == nullptr) return nullptr;
   const std::vector<ByteClass>& classes = device.lives->classes;
@@ -103,18 +103,16 @@ Ledger::LiveBlock* Ledger::born(Device& device, const PleatTraceEvent& event, bo
 }
 
 Ledger::LiveBlock* Ledger::born(Device& device, const PleatTraceEvent& event) {
-  return born(device, event, true);
+  return add_block(device, event, true);
 }
 
-// The same decisions as in the first pass, so that numbers agree.
 Ledger::LiveBlock* Ledger::mentioned(Device& device, const PleatTraceEvent& event) {
-  const bool before = device.first_id == 0 || event.block < device.first_id;
-  return born(device, event, !(device.began_with_something && before));
+  return add_block(device, event, !device.beginning.was_there(event.block));
 }
 
 void Ledger::take_present(Device& device) {
-  if (device.began_with_something) return;
-  device.began_with_something = true;
+  if (device.beginning.present) return;
+  device.beginning.present = true;
   device.add_chunked(device.lives->first_payloads);
   for (const PresentBlock& one : device.lives->present) {
     if (device.blocks.find(one.id) != nullptr) continue;
@@ -183,14 +181,14 @@ void Ledger::take_memory(Device& device, const PleatTraceEvent& event) {
       break;
     case PLEAT_TRACE_ALLOCATE:
     case PLEAT_TRACE_CHUNK_ALLOCATE:
-      if (device.first_id == 0) device.first_id = event.block;
+      device.beginning.note_allocated(event.block);
       [[fallthrough]];
     default:
       take(device, event);
   }
 }
 
-void Ledger::tagged(Device& /*device*/, const PleatTraceEvent& event, LiveRecord* record) {
+void Ledger::tagged(const PleatTraceEvent& event, LiveRecord* record) {
   const Origin* const forward = event.node != 0 ? nodes_.find(event.node) : nullptr;
   Origin origin = origin_of(event);
   origin.module = module_of(origin, forward);

@@ -110,14 +110,10 @@ class Ledger : private Lifecycle<Ledger> {
   friend class Lifecycle<Ledger>;
   LiveBlock* born(Device& device, const PleatTraceEvent& event);
   LiveBlock* mentioned(Device& device, const PleatTraceEvent& event);
-  LiveBlock* born(Device& device, const PleatTraceEvent& event, bool numbered);
-  static void dies(const Device& /*device*/, const LiveBlock& /*block*/) noexcept {}
-  static void labelled(const LiveBlock& /*block*/, const PleatTraceEvent& /*event*/) noexcept {}
-  static void owned(const LiveBlock& /*block*/) noexcept {}
-  static void restored(const LiveBlock& /*block*/) noexcept {}
+  // `numbered`: the first pass gave it a number, so that its class is known.
+  LiveBlock* add_block(Device& device, const PleatTraceEvent& event, bool numbered);
   static void placed(LiveBlock& block, const LiveRecord& record) noexcept;
-  void tagged(Device& device, const PleatTraceEvent& event, LiveRecord* record);
-  static void lost() noexcept {}
+  void tagged(const PleatTraceEvent& event, LiveRecord* record);
 
   [[nodiscard]] static LiveEntry entry_of(const Device& device, std::uint64_t id,
                                           const LiveBlock& block);

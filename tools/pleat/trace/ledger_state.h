@@ -21,9 +21,8 @@ struct Ledger::LiveBlock : LifeBlock {
 struct Ledger::Device : LifeDevice<LiveBlock, LiveRecord, LiveTable, true> {
   const DeviceLives* lives = nullptr;
   std::map<std::uint64_t, std::uint64_t> segments;  // begin, end; never adjacent
-  std::uint64_t first_id = 0;
+  Beginning beginning;
   std::size_t next_number = 0;  // of blocks
-  bool began_with_something = false;
   bool disagrees = false;
 };
 

@@ -26,7 +26,7 @@ struct Birth : AgeingBlock {
 };
 
 struct Device : AgeingDevice<Birth, LifeRecord, LiveTable, false> {
-  std::uint64_t first_id = 0;  // of what was allocated; 0: nothing yet
+  Beginning beginning;
   DeviceLives lives;
 };
 
@@ -49,15 +49,13 @@ class FirstPass : private AgeingLifecycle<FirstPass> {
   void note_peak(Peak& peak, std::int64_t bytes, const PleatTraceEvent& event) const;
 
   friend class Lifecycle<FirstPass>;
-  Birth* born(Device& device, const PleatTraceEvent& event) { return born(device, event, false); }
+  Birth* born(Device& device, const PleatTraceEvent& event) {
+    return add_block(device, event, false);
+  }
   // It was there before its ALLOCATE could be seen.
   Birth* mentioned(Device& device, const PleatTraceEvent& event);
-  Birth* born(Device& device, const PleatTraceEvent& event, bool present);
+  Birth* add_block(Device& device, const PleatTraceEvent& event, bool present);
   static void dies(Device& device, Birth& birth);
-  static void placed(const Birth& /*block*/, const LifeRecord& /*record*/) noexcept {}
-  static void tagged(const Device& /*device*/, const PleatTraceEvent& /*event*/,
-                     const LifeRecord* /*record*/) noexcept {}
-  static void lost() noexcept {}
 
   const Filter& filter_;
   Lives lives_;
@@ -82,7 +80,7 @@ Device& FirstPass::device(int index) {
 
 // ---- classes ------------------------------------------------------------------------------------
 
-Birth* FirstPass::born(Device& device, const PleatTraceEvent& event, bool present) {
+Birth* FirstPass::add_block(Device& device, const PleatTraceEvent& event, bool present) {
   DeviceLives& lives = device.lives;
   const bool room = lives.classes.size() < kMostBlocks && lives.present.size() < kMostBlocks / 16;
   Birth* const birth = room ? device.blocks.insert(event.block) : nullptr;
@@ -108,10 +106,9 @@ Birth* FirstPass::born(Device& device, const PleatTraceEvent& event, bool presen
 }
 
 Birth* FirstPass::mentioned(Device& device, const PleatTraceEvent& event) {
-  const bool before = device.first_id == 0 || event.block < device.first_id;
-  const bool present = device.lives.began_with_something && before;
+  const bool present = device.beginning.was_there(event.block);
   if (!present) ++lives_.disagreements;
-  return born(device, event, present);
+  return add_block(device, event, present);
 }
 
 void FirstPass::dies(Device& device, Birth& birth) {
@@ -210,7 +207,7 @@ void FirstPass::begin_step(const PleatTraceEvent& event) {
 void FirstPass::take_memory(Device& device, const PleatTraceEvent& event) {
   switch (event.kind) {
     case PLEAT_TRACE_PRESENT:
-      device.lives.began_with_something = true;
+      device.beginning.present = true;
       break;
     case PLEAT_TRACE_OUT_OF_MEMORY:
       if (!device.lives.first_out_of_memory) device.lives.first_out_of_memory = lives_.events;
@@ -221,7 +218,7 @@ void FirstPass::take_memory(Device& device, const PleatTraceEvent& event) {
       if (device.blocks.find(event.block) != nullptr) ++lives_.disagreements;
       [[fallthrough]];
     case PLEAT_TRACE_CHUNK_ALLOCATE:
-      if (device.first_id == 0) device.first_id = event.block;
+      device.beginning.note_allocated(event.block);
       [[fallthrough]];
     default:
       Lifecycle::take(device, event);

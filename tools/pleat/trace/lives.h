@@ -45,6 +45,19 @@ struct PresentBlock {
   ByteClass of = ByteClass::kUnknown;
 };
 
+// Tells blocks of before the trace from new ones, in both passes alike: ids ascend.
+struct Beginning {
+  bool present = false;        // a PRESENT mark came
+  std::uint64_t first_id = 0;  // of an allocation; 0: none yet
+
+  void note_allocated(std::uint64_t id) noexcept {
+    if (first_id == 0) first_id = id;
+  }
+  [[nodiscard]] bool was_there(std::uint64_t id) const noexcept {
+    return present && (first_id == 0 || id < first_id);
+  }
+};
+
 struct DeviceLives {
   int device = -1;
   Changes end{};  // of the running sums
@@ -52,9 +65,8 @@ struct DeviceLives {
   std::vector<DeviceStep> steps;   // as Lives::steps
   std::vector<ByteClass> classes;  // by the block's number
   std::vector<PresentBlock> present;
-  bool began_with_something = false;  // a PRESENT mark
-  bool has_plans = false;             // what its records would become is told (bits:off)
-  std::int64_t first_payloads = 0;    // bytes in chunks that were there before the trace
+  bool has_plans = false;           // what its records would become is told (bits:off)
+  std::int64_t first_payloads = 0;  // bytes in chunks that were there before the trace
   std::uint64_t blocks = 0;
   std::optional<std::uint64_t> first_out_of_memory, last_out_of_memory;  // events
   std::uint64_t out_of_memory = 0;
