@@ -31,7 +31,6 @@ struct Room {
   std::uint8_t* bytes;
   std::size_t capacity;
 };
-constexpr EncodeResult kDoesNotFit{Status::kNoRoom, 0};
 
 EncodeResult encode_raw(const Request& request, const Executor& executor, Room room) noexcept {
   if (request.raw_bytes() > room.capacity) return kDoesNotFit;

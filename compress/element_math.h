@@ -127,6 +127,7 @@ template <class T>
 constexpr
     typename T::Word kSignBit = static_cast<typename T::Word>(1u << (8 * sizeof(typename T::Word) -
                                                                      1));
+
 // The planes that codes of `bits` bits lie in: the low bits of all elements, then their high bits.
 // Planes of 8, 4, 2 or 1 bits are all there is, so 3 is 2 and 1, and 6 is 4 and 2; other widths
 // have one plane.

@@ -18,8 +18,17 @@ void run_parts(const Executor& executor, std::size_t items, std::size_t grain, c
 // thread pays from twice as many on.
 inline constexpr std::size_t kGrainBlocks = 2;
 
-// Bytes of elements for a thread where they are only packed or compared.
+// Smallest part for a thread, in bytes, where elements are only packed or compared; and the same in
+// blocks of the type.
 inline constexpr std::size_t kGrainBytes = 512 * 1024;
+[[nodiscard]] inline std::size_t packing_grain(ElementType type) noexcept {
+  return kGrainBytes / (kBlockElements * element_size(type));
+}
+
+// Runs body(first, count) over the elements of a span, a block at a time, in parts of at least
+// `grain` blocks.
+template <class Body>
+void by_blocks(const Executor& executor, std::size_t elements, std::size_t grain, const Body& body);
 
 // True if so many bytes are worth writing past the caches: see stream_threshold() (kernels.h).
 [[nodiscard]] bool worth_streaming(const void* target, std::size_t bytes) noexcept;
@@ -43,11 +52,10 @@ void run_parts(const Executor& executor, std::size_t items, std::size_t grain, c
                              });
 }
 
-// Runs body(first, count) over the elements of a span, a block at a time.
 template <class Body>
-void by_blocks(const Executor& executor, std::size_t elements, ElementType type, const Body& body) {
-  run_parts(executor, ceil_divide(elements, kBlockElements),
-            kGrainBytes / (kBlockElements * element_size(type)),
+void by_blocks(const Executor& executor, std::size_t elements, std::size_t grain,
+               const Body& body) {
+  run_parts(executor, ceil_divide(elements, kBlockElements), grain,
             [&](std::size_t begin, std::size_t end) {
               for (std::size_t block = begin; block < end; ++block) {
                 const std::size_t first = block * kBlockElements;

@@ -1,4 +1,5 @@
-// The request for a payload, and the header at its end, for all forms. Internal to compress/.
+// The request for a payload, and the header that completes it, for all forms. Internal to
+// compress/.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +58,8 @@ struct Request {
   return elements / 8 * width + ceil_divide(elements % 8 * width, 8);
 }
 
+// The outcome of an encode whose payload is larger than the room for it.
+inline constexpr EncodeResult kDoesNotFit{Status::kNoRoom, 0};
 // Writes the header of a payload of `bytes` bytes.
 EncodeResult finish_header(Header header, std::size_t bytes, std::uint8_t* payload) noexcept;
 

@@ -1,5 +1,5 @@
-// Packs codes and converts elements one after the other, for the reference path: what planes_simd.h
-// does for vectors. Anonymous: see kernels.h.
+// Packs codes and converts elements one after the other: the counterpart of planes_simd.h on the
+// reference path.
 #pragma once
 
 #include <stddef.h>

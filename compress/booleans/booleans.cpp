@@ -7,15 +7,16 @@
 namespace pleat::compress {
 namespace {
 
-// True if good(first, count) is for every block of the span's elements.
+// True if good(source, first, count) holds for every block of the span's elements.
 template <class Good>
 bool all_blocks(const Span& span, const Executor& executor, const Good& good) noexcept {
   std::atomic<bool> all{true};
-  by_blocks(executor, span.elements, ElementType::kBool, [&](std::size_t first, std::size_t count) {
-    if (all.load(std::memory_order_relaxed) &&
-        !good(static_cast<const std::uint8_t*>(span.data) + first, first, count))
-      all.store(false, std::memory_order_relaxed);
-  });
+  by_blocks(executor, span.elements, packing_grain(ElementType::kBool),
+            [&](std::size_t first, std::size_t count) {
+              if (all.load(std::memory_order_relaxed) &&
+                  !good(static_cast<const std::uint8_t*>(span.data) + first, first, count))
+                all.store(false, std::memory_order_relaxed);
+            });
   return all.load();
 }
 
@@ -30,7 +31,7 @@ bool are_booleans(const Span& span, const Executor& executor) noexcept {
 bool encode_booleans(const Request& request, const Executor& executor, std::uint8_t* payload,
                      std::size_t capacity, EncodeResult* result) noexcept {
   const std::size_t bytes = kHeaderBytes + packed_bytes(request.span.elements, 1);
-  *result = {Status::kNoRoom, 0};
+  *result = kDoesNotFit;
   if (bytes > capacity) return true;  // raw is no smaller
   std::uint8_t* const bits = payload + kHeaderBytes;
   if (!all_blocks(request.span, executor,
@@ -48,7 +49,7 @@ Status decode_booleans(const Header& header, const std::uint8_t* payload, void* 
       header.payload_bytes - kHeaderBytes != packed_bytes(header.elements, 1))
     return Status::kCorrupt;
   const bool stream = worth_streaming(target, header.elements);
-  by_blocks(executor, header.elements, ElementType::kBool,
+  by_blocks(executor, header.elements, packing_grain(ElementType::kBool),
             [&](std::size_t first, std::size_t count) {
               kernels().unpack_booleans(payload + kHeaderBytes + first / 8, count,
                                         static_cast<std::uint8_t*>(target) + first, stream);

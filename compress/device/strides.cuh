@@ -53,9 +53,10 @@ __device__ void pack_spans(const Batch& batch, Open open, Pack pack, Finish fini
     finish(block, job, counted.misses);
   }
 }
+
 // The way back.
 //   open(job, header)      false: not the payload that the job expects
-//   load(job, run)         what unpack() has to know of the payload
+//   load(job, run)         the part of the payload that unpack() needs
 //   unpack(job, run, it)   false: damaged
 // A thread loads for all its runs of a tile before it unpacks the first: each would wait for memory
 // otherwise.

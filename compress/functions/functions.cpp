@@ -314,7 +314,7 @@ bool groups_may_be_result(const Header& header, const std::uint8_t* payload, Fun
 
 void apply_function(void* data, std::size_t elements, ElementType type, Function function,
                     const Executor& executor) noexcept {
-  by_blocks(executor, elements, type, [&](std::size_t first, std::size_t count) {
+  by_blocks(executor, elements, kGrainBlocks, [&](std::size_t first, std::size_t count) {
     ApplyFunction job = application(function);
     job.groups = count / kGroupElements;
     job.tail_elements = count % kGroupElements;

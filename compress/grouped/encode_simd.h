@@ -52,14 +52,15 @@ Pattern find_pattern(const typename T::Word* words, typename T::Word* other) {
 struct Summary {
   float minimum;
   float maximum;
-  bool finite;  // all elements are
+  bool finite;  // true if all elements are finite
 };
 
 template <class T>
 Summary summarise(const typename T::Word* words) {
   constexpr size_t kVectors = 32 / Simd::kLanes;
   const F zero = Simd::splat(0.0f);
-  F low[kVectors], high[kVectors], zeros[kVectors];  // an element times zero is NaN if not finite
+  F low[kVectors], high[kVectors],
+      zeros[kVectors];  // zero times an element that is not finite is NaN
 #pragma GCC unroll 2
   for (size_t j = 0; j < kVectors; j += 2) Simd::load_pair(T{}, words + j * Simd::kLanes, low + j);
 #pragma GCC unroll 4

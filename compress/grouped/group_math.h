@@ -245,7 +245,8 @@ PLEAT_HD inline Dequantiser dequantiser_of(const Metadata<T>& metadata, uint32_t
   const bool clear_of_zero = two_signed || magnitude(anchor) > size * 0.5f + T::kTiny;
   return {anchor, step, fits && clear_of_zero, keep_zero};
 }
-// Of a regular group, and of a regular or wide one.
+
+// read_group() is for regular groups, read_lossy_group() for regular and wide ones.
 template <class T>
 PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
   const uint32_t step_bits = metadata.second & ~uint32_t{1};

@@ -14,7 +14,6 @@ namespace pleat::compress {
 namespace {
 
 constexpr std::size_t kFewBlocks = 256;  // results on the stack: 16 KiB
-constexpr EncodeResult kDoesNotFit{Status::kNoRoom, 0};
 
 template <class T>
 Metadata<T> metadata_at(const std::uint8_t* metadata, std::size_t g) noexcept {

@@ -40,10 +40,8 @@ struct Buffer {
   std::size_t capacity;
 };
 
-constexpr EncodeResult kRefused{Status::kNoRoom, 0};
-
 EncodeResult keep_raw(const Request& request, Buffer buffer) noexcept {
-  if (request.raw_bytes() > buffer.capacity) return kRefused;
+  if (request.raw_bytes() > buffer.capacity) return kDoesNotFit;
   std::memmove(buffer.bytes + kHeaderBytes, buffer.bytes, request.span.bytes());
   return finish_header(request.header(PayloadKind::kRaw), request.raw_bytes(), buffer.bytes);
 }
@@ -55,21 +53,18 @@ EncodeResult pack_tiles(const Request& request, Header header, unsigned width, B
                         const Executor& executor, const Pack& pack) noexcept {
   const std::size_t elements = request.span.elements;
   const std::size_t total = kHeaderBytes + packed_bytes(elements, width);
-  if (total > buffer.capacity) return kRefused;
+  if (total > buffer.capacity) return kDoesNotFit;
   // Whole blocks, so that every tile's codes begin on a byte. After the first tile, reading has
   // passed the header.
   const std::size_t tile =
       ceil_divide(kLeastBounceBytes * 8 / width, kBlockElements) * kBlockElements;
   const Scratch bounce(packed_bytes(tile < elements ? tile : elements, width) + 64);
-  if (bounce.data() == nullptr) return kRefused;
+  if (bounce.data() == nullptr) return kDoesNotFit;
   for (std::size_t first = 0; first < elements; first += tile) {
     const std::size_t count = elements - first < tile ? elements - first : tile;
-    run_parts(executor, ceil_divide(count, kBlockElements), 8,
-              [&](std::size_t begin, std::size_t end) {
-                const std::size_t from = begin * kBlockElements;
-                const std::size_t to = end * kBlockElements < count ? end * kBlockElements : count;
-                pack(first + from, to - from, bounce.data() + from / 8 * width);
-              });
+    by_blocks(executor, count, 8, [&](std::size_t from, std::size_t part) {
+      pack(first + from, part, bounce.data() + from / 8 * width);
+    });
     std::memcpy(buffer.bytes + kHeaderBytes + first / 8 * width, bounce.data(),
                 packed_bytes(count, width));
   }
@@ -113,7 +108,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
   if (request.bits == 0 && (escapes > limit || bytes >= request.raw_bytes()))
     return frames_in_place(request, buffer, executor);
   if (escapes > limit) return {Status::kTooManyEscapes, 0};
-  if (bytes > buffer.capacity) return kRefused;
+  if (bytes > buffer.capacity) return kDoesNotFit;
 
   const std::size_t size = layout.source_bytes_per_group;
   const std::size_t slot = layout.slot_bytes;
@@ -130,7 +125,7 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
   const std::size_t sizes_bytes = ceil_divide(layout.blocks, 8) * 8 * sizeof(std::uint64_t);
   const Scratch scratch(results_bytes + sizes_bytes + bounced * slot + metadata_bytes +
                         escapes * size);
-  if (scratch.data() == nullptr) return kRefused;
+  if (scratch.data() == nullptr) return kDoesNotFit;
   auto* const results = reinterpret_cast<BlockResult*>(scratch.data());
   auto* const slot_bytes = reinterpret_cast<std::uint64_t*>(scratch.data() + results_bytes);
   std::uint8_t* const bounce_codes = scratch.data() + results_bytes + sizes_bytes;
@@ -190,7 +185,7 @@ EncodeResult encode_in_place(void* buffer, std::size_t capacity, std::size_t ele
   const Buffer whole{static_cast<std::uint8_t*>(buffer), capacity};
   if (buffer == nullptr || capacity < request.span.bytes() || capacity < kHeaderBytes ||
       (spec.near_zero && request.bits != 0))
-    return kRefused;
+    return kDoesNotFit;
   Totals totals;
   EncodeResult result;
   if (request.sides_only) {

@@ -96,7 +96,7 @@ const Kernels& kernels() noexcept {
 
 std::size_t stream_threshold() noexcept {
   std::size_t threshold = dispatch.stream_threshold.load(std::memory_order_relaxed);
-  if (threshold == 0) {  // threads may race here: all find the same
+  if (threshold == 0) {  // threads may race here: all find the same threshold
     const std::size_t cache = last_level_cache();
     threshold =
         cache == 0 ? kUsualThreshold : std::clamp(cache / 4, kLeastThreshold, kMostThreshold);

@@ -1,5 +1,5 @@
-// How a tensor is cut into lines, and when a line is flat. exact_lines.h says what that is
-// for. Both the CPU and the CUDA kernels go by these conditions.
+// How a tensor is cut into lines, and when a line is flat. exact_lines.h gives the purpose. Both
+// the CPU and the CUDA kernels go by these conditions.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // Finds the lines of a span that must come back exact, keeps them in a section of their own, and
-// restores them. "Lines" in compress/cuda/device_asides.h says what for; the conditions are those
-// of compress/lines/lines.h and the steps those of the groups that the encode has just written.
-// Written against a Block (block_core.h) and a Warp (rows_core.h). The last block of a job numbers
-// the marked lines and copies the first ones, so the section's contents do not depend on the order
-// of blocks.
+// restores them. "Lines" in compress/cuda/device_asides.h gives the purpose; the conditions are
+// those of compress/lines/lines.h and the steps those of the groups that the encode has just
+// written. Written against a Block (block_core.h) and a Warp (rows_core.h). The last block of a job
+// numbers the marked lines and copies the first ones, so the section's contents do not depend on
+// the order of blocks.
 #pragma once
 
 #include "compress/lines/columns_core.h"

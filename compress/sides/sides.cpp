@@ -49,16 +49,17 @@ bool keeps_sides(const Span& source, unsigned bits, const Sides& sides,
   // Zeros and positive values keep their sides of zero. NaN is exact.
   const SideTest test{0, float_of(0x7F80'0000u), true, false};
   std::atomic<bool> kept{true};
-  by_blocks(executor, source.elements, source.type, [&](std::size_t first, std::size_t count) {
-    if (!kept.load(std::memory_order_relaxed)) return;
-    std::uint8_t codes[kBlockElements / 8];
-    const auto* const from =
-        static_cast<const std::uint8_t*>(source.data) + first * element_size(source.type);
-    kernels().pack_sides[static_cast<unsigned>(source.type)](from, count, test, codes);
-    bool all = count % 8 == 0 || codes[count / 8] == (1u << (count % 8)) - 1;
-    for (std::size_t i = 0; i < count / 8; ++i) all &= codes[i] == 0xFF;
-    if (!all) kept.store(false, std::memory_order_relaxed);
-  });
+  by_blocks(executor, source.elements, packing_grain(source.type),
+            [&](std::size_t first, std::size_t count) {
+              if (!kept.load(std::memory_order_relaxed)) return;
+              std::uint8_t codes[kBlockElements / 8];
+              const auto* const from =
+                  static_cast<const std::uint8_t*>(source.data) + first * element_size(source.type);
+              kernels().pack_sides[static_cast<unsigned>(source.type)](from, count, test, codes);
+              bool all = count % 8 == 0 || codes[count / 8] == (1u << (count % 8)) - 1;
+              for (std::size_t i = 0; i < count / 8; ++i) all &= codes[i] == 0xFF;
+              if (!all) kept.store(false, std::memory_order_relaxed);
+            });
   return kept.load();
 }
 
@@ -76,11 +77,13 @@ Status restore_sides(const void* payload, std::size_t payload_bytes, void* targe
   std::atomic<bool> good{true};
   with_type(info.type, [&]<class T>() {
     const SideMoves moves = side_moves<T>(SideWords::of(header), header.bits == 2);
-    by_blocks(executor, info.elements, info.type, [&](std::size_t first, std::size_t count) {
-      if (!kernels().move_to_sides[T::kType](codes + first / 8 * header.bits, count, moves,
-                                             static_cast<typename T::Word*>(target) + first))
-        good.store(false, std::memory_order_relaxed);
-    });
+    by_blocks(
+        executor, info.elements, packing_grain(info.type),
+        [&](std::size_t first, std::size_t count) {
+          if (!kernels().move_to_sides[T::kType](codes + first / 8 * header.bits, count, moves,
+                                                 static_cast<typename T::Word*>(target) + first))
+            good.store(false, std::memory_order_relaxed);
+        });
   });
   return good.load() ? Status::kOk : Status::kCorrupt;
 }
@@ -105,8 +108,8 @@ void pack_sides(const Request& request, const SideTest& test, std::size_t first,
 EncodeResult encode_sides(const Request& request, const Executor& executor, std::uint8_t* payload,
                           std::size_t capacity) noexcept {
   const SidePlan plan(request);
-  if (plan.header.payload_bytes > capacity) return {Status::kNoRoom, 0};
-  by_blocks(executor, request.span.elements, request.span.type,
+  if (plan.header.payload_bytes > capacity) return kDoesNotFit;
+  by_blocks(executor, request.span.elements, packing_grain(request.span.type),
             [&](std::size_t first, std::size_t count) {
               pack_sides(request, plan.test, first, count,
                          payload + kHeaderBytes + first / 8 * plan.width());
@@ -121,12 +124,14 @@ Status decode_sides(const Header& header, const std::uint8_t* payload, void* tar
   const auto type = static_cast<ElementType>(header.type);
   const SideWords words = SideWords::of(header);
   std::atomic<bool> good{true};
-  by_blocks(executor, header.elements, type, [&](std::size_t first, std::size_t count) {
-    if (!kernels().unpack_sides[header.type](
-            payload + kHeaderBytes + first / 8 * header.bits, count, header.bits == 2, words.value,
-            static_cast<std::uint8_t*>(target) + first * element_size(type), stream))
-      good.store(false, std::memory_order_relaxed);
-  });
+  by_blocks(executor, header.elements, packing_grain(type),
+            [&](std::size_t first, std::size_t count) {
+              if (!kernels().unpack_sides[header.type](
+                      payload + kHeaderBytes + first / 8 * header.bits, count, header.bits == 2,
+                      words.value, static_cast<std::uint8_t*>(target) + first * element_size(type),
+                      stream))
+                good.store(false, std::memory_order_relaxed);
+            });
   return good.load() ? Status::kOk : Status::kCorrupt;
 }
 

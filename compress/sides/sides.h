@@ -16,9 +16,9 @@ namespace pleat::compress {
 // elements are on one side. The side of NaN is not kept: quantised groups hold none.
 [[nodiscard]] Sides sides_beside_values(const Sides& sides, ElementType type) noexcept;
 
-// True if may_leave_side() (group_steps.h) would be false for the span, quantised at `bits` and not
-// transformed. Reads the elements, until one shows that it might be true. Says no to bounds other
-// than zero.
+// True if may_leave_side() (block/group_steps.h) would be false for the span, quantised at `bits`
+// and not transformed. Reads the elements, until one shows that it might be true. Says no to bounds
+// other than zero.
 [[nodiscard]] bool keeps_sides(const Span& source, unsigned bits, const Sides& sides,
                                const Executor& executor) noexcept;
 
