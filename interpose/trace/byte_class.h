@@ -1,5 +1,5 @@
-// What live bytes are there for: the classes that a trace's reader tells, and that the recorder
-// keeps while the program runs. Each live byte of a device is of one class at every moment.
+// ByteClass is the purpose of live bytes, for the reader of traces and for the recorder. Each live
+// byte of a device is of one class at every moment.
 #pragma once
 
 #include <array>

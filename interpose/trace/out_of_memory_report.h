@@ -1,4 +1,4 @@
-// The page on stderr that says who holds the memory.
+// The report on stderr of the memory in use, by class and by line.
 #pragma once
 
 #include <array>

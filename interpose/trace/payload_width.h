@@ -1,4 +1,4 @@
-// What a payload would take at another width: the recorder's page and `pleat trace` say the same.
+// The size of a payload at another width, for the recorder's report and for `pleat trace`.
 #pragma once
 
 #include <algorithm>

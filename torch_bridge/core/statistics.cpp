@@ -89,7 +89,7 @@ Json devices(const DeviceTable& table) {
   table.for_each([&](const DeviceFacts& device) {
     const allocator::ResidencyCounters& r = device.heap.residency().counters();
     json.push_back({{"name", device.name},
-                    {"place", "arena"},  // place:inplace waits for a pool of Pleat's own
+                    {"place", "arena"},  // the only place of payloads on a device so far
                     {"bytes", bytes_by_kind(device.heap.statistics())},
                     {"records", records(r)},
                     {"codec", codec(device.counts.totals)},

@@ -123,9 +123,9 @@ class WrappingEngine final : public Engine {
   }
   [[nodiscard]] Engine& inner() {
     Engine* known = inner_.load(std::memory_order_acquire);
-    if (known == nullptr) [[unlikely]] {  // threads can race here: a stub returns the same engine
-      known = &stub_.load(std::memory_order_relaxed)();
-      inner_.store(known, std::memory_order_release);
+    if (known == nullptr) [[unlikely]] {  // another thread, or wrap(), can be first
+      Engine& made = stub_.load(std::memory_order_relaxed)();
+      if (inner_.compare_exchange_strong(known, &made, std::memory_order_acq_rel)) return made;
     }
     return *known;
   }

@@ -45,8 +45,6 @@ class Influence {
   std::unordered_map<const torch::autograd::Node*, Set> sets_;
 };
 
-class Runtime;
-
 // A step ends and the next begins: tells Runtime::sensitivity what was taken at the peak by the
 // heap that has the most in payloads.
 void note_step_peak(Runtime& runtime) noexcept;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "torch_bridge/torch_access/torch_version.h"

@@ -1,6 +1,5 @@
 #include "torch_bridge/policy/treatment.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "torch_bridge/policy/recognised.h"

@@ -1,5 +1,5 @@
-// TraceContext is what a thread is doing, for a trace: operators, phase of the step, pass. Only
-// while a trace is written.
+// TraceContext is the state of a thread for a trace: operators, phase of the step, pass. It is kept
+// only while a trace is written.
 #pragma once
 
 #include <algorithm>

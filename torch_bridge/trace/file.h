@@ -1,4 +1,4 @@
-// Where a trace goes: which file, by a pattern and by who the process is.
+// The file of a trace: its name follows from a pattern and from the process's identity.
 #pragma once
 
 #include <cstdint>
