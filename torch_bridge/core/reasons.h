@@ -38,19 +38,21 @@ enum class Reason : std::uint8_t {
   kLeaf,  // parameters and other leaves that require grad
   kViewOfLeaf,
   kCastOfParameter,  // low-precision or transposed copies of a parameter
-  kNotPlainStrided,  // fake, functional, meta, sparse, quantised, nested, subclass
+  kNotPlainStrided,  // fake, functional, meta, sparse, quantised, nested, subclass with its own
+                     // dispatch
   kOtherDevice,
   kTooSmall,
   kForeignStorage,  // numpy, shared memory, dlpack, older than us, a view into something else
-  kTracing,
+  kWatched,         // saved while a dispatch mode, a function transform or a tracer watches
+  kPythonState,  // saved by a function in Python, which gets the object's class and attributes back
   kCompiledFunction,  // what a function of torch.compile saves; it has chosen that itself
   kCount,
 };
 [[nodiscard]] constexpr const char* reason_name(Reason reason) noexcept {
   constexpr std::array kNames{
-      "eligible_lossy",  "eligible_lossless", "disabled",          "undefined",    "leaf",
-      "view_of_leaf",    "cast_of_parameter", "not_plain_strided", "other_device", "too_small",
-      "foreign_storage", "tracing",           "compiled_function"};
+      "eligible_lossy",  "eligible_lossless", "disabled",          "undefined",        "leaf",
+      "view_of_leaf",    "cast_of_parameter", "not_plain_strided", "other_device",     "too_small",
+      "foreign_storage", "watched",           "python_state",      "compiled_function"};
   static_assert(kNames.size() == static_cast<std::size_t>(Reason::kCount));
   return reason < Reason::kCount ? kNames[static_cast<std::size_t>(reason)] : "?";
 }

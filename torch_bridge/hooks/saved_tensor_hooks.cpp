@@ -324,7 +324,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
 std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Runtime& runtime) {
   const ConstructionScope* const scope = thread_policy.construction;
   if (scope == nullptr || scope->variable == nullptr) {
-    return runtime.tagging() ? std::make_unique<SavedTensorHooks>(runtime) : nullptr;
+    return runtime.tagging() && !operators_are_watched()
+               ? std::make_unique<SavedTensorHooks>(runtime)
+               : nullptr;
   }
   const SampledTimer timer(runtime);
   const at::Tensor& variable = *scope->variable;

@@ -1,7 +1,6 @@
 #include "torch_bridge/policy/eligibility.h"
 
 #include <c10/core/DispatchKeySet.h>
-#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
 
@@ -10,6 +9,7 @@
 #include "torch_bridge/policy/proofs.h"
 #include "torch_bridge/policy/saving_node.h"
 #include "torch_bridge/torch_access/pass_state.h"
+#include "torch_bridge/torch_access/python_objects.h"
 #include "torch_bridge/torch_access/torch_version.h"
 
 namespace pleat::bridge {
@@ -71,6 +71,15 @@ bool hides_parameter(const Node* node) noexcept {
   return false;
 }
 
+// True if code in Python gets the saved variable back, with its Python object: from a function in
+// Python, which holds the interpreter's lock while it saves.
+bool returns_to_python(const SaveContext& context) noexcept {
+  if (!context.known) {
+    return holds_interpreter();
+  }
+  return !context.is_output && saved_by_python_function(context.call_site);
+}
+
 // The reason why a tensor gets no record, else kEligibleLossless. Stores its findings in `d`.
 Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
                       Decision& d) noexcept {
@@ -99,11 +108,14 @@ Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveCont
   if (impl->requires_grad() && d.producer == nullptr) {
     return Reason::kLeaf;
   }
-  if (torch::jit::tracer::isTracing()) {
-    return Reason::kTracing;
+  if (operators_are_watched()) {
+    return Reason::kWatched;
   }
   if (saved_by_compiled_function(context.call_site)) {
     return Reason::kCompiledFunction;
+  }
+  if (returns_to_python(context) && has_python_state(*impl)) {
+    return Reason::kPythonState;
   }
   if ((d.block = d.backend->block_of(*storage)) == nullptr) {
     return Reason::kForeignStorage;

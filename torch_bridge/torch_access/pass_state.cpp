@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/PythonDispatcherTLS.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
@@ -96,7 +97,10 @@ const torch::autograd::Node* set_unpacking_node(const torch::autograd::Node* nod
 }
 
 bool operators_are_watched() noexcept {
+  // Modes before autograd (make_fx with pre_dispatch) step aside while a kernel of autograd runs;
+  // the Python dispatcher, which they need, stays.
   return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::jit::tracer::isTracing() ||
+         c10::impl::PythonDispatcherTLS::get_state() != nullptr ||
          c10::impl::tls_is_dispatch_key_included(
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
          c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize);

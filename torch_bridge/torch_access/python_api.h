@@ -13,12 +13,14 @@ namespace pleat::bridge::python {
   ROW(int, Py_IsInitialized, ())                                      \
   ROW(void*, PyGILState_GetThisThreadState, ())                       \
   ROW(int, PyGILState_Ensure, ())                                     \
+  ROW(int, PyGILState_Check, ())                                      \
   ROW(void, PyGILState_Release, (int))                                \
   ROW(void*, PyEval_GetFrame, ())                                     \
   ROW(void*, PyFrame_GetBack, (void*))                                \
   ROW(void*, PyFrame_GetCode, (void*))                                \
   ROW(int, PyFrame_GetLineNumber, (void*))                            \
   ROW(void*, PyObject_GetAttrString, (void*, const char*))            \
+  ROW(void*, PyObject_CallObject, (void*, void*))                     \
   ROW(const char*, PyUnicode_AsUTF8AndSize, (void*, std::ptrdiff_t*)) \
   ROW(void, Py_IncRef, (void*))                                       \
   ROW(void, Py_DecRef, (void*))                                       \
@@ -28,6 +30,7 @@ namespace pleat::bridge::python {
   ROW(void, PyErr_SetInterrupt, ())                                   \
   ROW(void*, PyDict_New, ())                                          \
   ROW(void*, PyDict_GetItemString, (void*, const char*))              \
+  ROW(std::ptrdiff_t, PyDict_Size, (void*))                           \
   ROW(int, PyDict_SetItemString, (void*, const char*, void*))         \
   ROW(void*, PyImport_ImportModule, (const char*))                    \
   ROW(void*, PyImport_AddModule, (const char*))                       \
@@ -71,6 +74,10 @@ class Object {
   explicit Object(void* owned) noexcept : object_(owned) {}
   ~Object() { reset(nullptr); }
   Object(Object&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Object& operator=(Object&& other) noexcept {
+    reset(std::exchange(other.object_, nullptr));
+    return *this;
+  }
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
   void reset(void* owned) noexcept {

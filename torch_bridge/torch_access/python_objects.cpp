@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "torch_bridge/torch_access/python_api.h"
+
 namespace pleat::bridge {
 namespace {
 
@@ -13,6 +15,7 @@ namespace {
 // differs between builds of Python. It follows from `type`, which is its own type.
 struct Interpreter {
   void* const* parameter_class = nullptr;  // libtorch_python's ParameterClass
+  void* const* tensor_class = nullptr;     // and its THPVariableClass, torch.Tensor
   int (*is_subtype)(void* type, void* of) = nullptr;
   std::size_t type_offset = 0;
 
@@ -34,6 +37,7 @@ struct Interpreter {
     is_subtype = reinterpret_cast<int (*)(void*, void*)>(::dlsym(RTLD_DEFAULT, "PyType_IsSubtype"));
     if (type_offset != 0 && is_subtype != nullptr) {
       parameter_class = static_cast<void* const*>(::dlsym(torch, "ParameterClass"));
+      tensor_class = static_cast<void* const*>(::dlsym(torch, "THPVariableClass"));
     }
   }
 };
@@ -57,6 +61,12 @@ const Interpreter& interpreter() noexcept {
   return found;
 }
 
+void* type_of(const void* object, const Interpreter& python) noexcept {
+  void* type = nullptr;
+  std::memcpy(&type, static_cast<const char*>(object) + python.type_offset, sizeof type);
+  return type;
+}
+
 }  // namespace
 
 bool is_parameter(const c10::TensorImpl& tensor) noexcept {
@@ -66,9 +76,34 @@ bool is_parameter(const c10::TensorImpl& tensor) noexcept {
       *python.parameter_class == nullptr) {
     return false;
   }
-  void* type = nullptr;
-  std::memcpy(&type, static_cast<const char*>(object) + python.type_offset, sizeof type);
+  void* const type = type_of(object, python);
   return type == *python.parameter_class || python.is_subtype(type, *python.parameter_class) != 0;
+}
+
+bool has_python_state(const c10::TensorImpl& tensor) noexcept {
+  void* const object = tensor.pyobj_slot()->load_pyobj();
+  const Interpreter& of_torch = interpreter();
+  if (object == nullptr || of_torch.tensor_class == nullptr) {
+    return false;
+  }
+  if (type_of(object, of_torch) != *of_torch.tensor_class) {
+    return true;
+  }
+  const python::Lock lock;
+  if (!lock) {
+    return false;
+  }
+  const python::Api& api = python::api();
+  const python::Object attributes(api.PyObject_GetAttrString(object, "__dict__"));
+  const bool any = attributes.get() != nullptr && api.PyDict_Size(attributes.get()) > 0;
+  python::forget_error();
+  return any;
+}
+
+bool holds_interpreter() noexcept {
+  const python::Api& api = python::api();
+  return api.complete && api.PyGILState_GetThisThreadState() != nullptr &&
+         api.PyGILState_Check() != 0;
 }
 
 PythonClass class_of_function(const torch::autograd::Node& node) noexcept {
@@ -78,8 +113,7 @@ PythonClass class_of_function(const torch::autograd::Node& node) noexcept {
   if (object == nullptr || python.type_offset == 0) {
     return found;
   }
-  std::memcpy(&found.type, static_cast<const char*>(object) + python.type_offset,
-              sizeof found.type);
+  found.type = type_of(object, python);
   // A class is an object with a size; its name follows.
   const std::size_t name_offset = python.type_offset + 2 * sizeof(void*);
   std::memcpy(&found.name, static_cast<const char*>(found.type) + name_offset, sizeof found.name);

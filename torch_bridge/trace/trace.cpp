@@ -279,7 +279,8 @@ bool is_left_alone(Reason why) noexcept {
     case Reason::kNotPlainStrided:
     case Reason::kOtherDevice:
     case Reason::kForeignStorage:
-    case Reason::kTracing:
+    case Reason::kWatched:
+    case Reason::kPythonState:
     case Reason::kCompiledFunction:
       return true;
     default:
