@@ -67,7 +67,7 @@ void ExpectedPayload::teach(KeyLesson& lesson, const Found& found) const noexcep
   if (is_lossy()) {
     if (spec.sides.any()) {
       lesson.ever_left = lesson.ever_left || found.leaving != 0;
-      ++lesson.quiet;
+      lesson.quiet = found.leaving != 0 ? 0 : lesson.quiet + 1;
     }
     KeyLesson::note_share(lesson.lines, found.lines, elements);
     KeyLesson::note_share(lesson.near_zero, found.near_zero, elements);
@@ -104,11 +104,22 @@ void ExpectedPayload::teach_exact_floats(KeyLesson& lesson, const Found& found) 
 // A step close to the limit will be beyond it one day.
 void ExpectedPayload::teach_widths(KeyLesson& lesson, const Found& found) const noexcept {
   const float close = 0.8f * compress::block::widest_step(spec.steps);
-  if (spec.steps == Steps::kAny || found.widest <= close) return;
+  if (spec.steps == Steps::kAny) return;
   const auto step_at = [&](unsigned bits) {
     return found.widest * static_cast<float>((1u << form.bits) - 1) /
            static_cast<float>((1u << bits) - 1);
   };
+  if (found.widest <= close) {
+    const unsigned fewer = lesson.least_bits == 8 ? 4 : 2;
+    const bool is_narrow = lesson.least_bits != 0 && step_at(fewer) <= close / 2;
+    lesson.narrow = is_narrow ? lesson.narrow + 1 : 0;
+    if (lesson.narrow == KeyLesson::kNarrow) {
+      lesson.least_bits = lesson.least_bits == 8 ? 4 : 0;
+      lesson.narrow = 0;
+    }
+    return;
+  }
+  lesson.narrow = 0;
   if (form.bits < 4 && step_at(4) < close) {
     lesson.least_bits = 4;
   } else if (form.bits < 8 && step_at(8) < close) {

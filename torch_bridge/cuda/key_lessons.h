@@ -29,14 +29,19 @@ struct KeyLesson {
       --probation;
     }
   }
-  // Lossy values: at least so many bits, whatever was asked for.
+  // Lossy values: at least so many bits, whatever was asked for. Fewer again after so many payloads
+  // in a row whose steps were narrow.
+  static constexpr std::uint32_t kNarrow = 64;
   std::uint8_t least_bits = 0;
+  std::uint32_t narrow = 0;
   // Lossy values: noise may carry some across a bound, so their sides stand beside them. Not once
-  // so many payloads in a row could not have, of all that the key ever had.
-  static constexpr std::uint32_t kQuiet = 8;
+  // it could not have in so many payloads in a row; many more of them if it ever had.
+  static constexpr std::uint32_t kQuiet = 8, kQuietAgain = 1024;
   std::uint32_t quiet = 0;
   bool ever_left = false;
-  [[nodiscard]] bool keeps_sides() const noexcept { return ever_left || quiet < kQuiet; }
+  [[nodiscard]] bool keeps_sides() const noexcept {
+    return quiet < (ever_left ? kQuietAgain : kQuiet);
+  }
   // Integers: bits of each.
   std::uint8_t width = 8;
   // Exact floats: in groups of at most two values each, else in frames. Groups are tried where

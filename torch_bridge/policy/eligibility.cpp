@@ -169,7 +169,7 @@ Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& co
     const bool assumed = runtime.rule.load(std::memory_order_relaxed) == Rule::kAssumed;
     d.exactness = assumed                           ? Exactness::kMayBearNoise
                   : in_backward()                   ? Exactness::kInBackward
-                  : differentiates_weights()        ? Exactness::kDerivative
+                  : expects_derivative()            ? Exactness::kDerivative
                   : is_made_of_weights(*d.producer) ? Exactness::kComputedWeight
                                                     : Exactness::kMayBearNoise;
   }

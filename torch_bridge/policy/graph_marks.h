@@ -25,11 +25,12 @@ class GraphMarks {
     Claim* claims = nullptr;   // claims of the node's saves that need a proof
     std::uint8_t closed = 0;   // 1: closed; 2: through an exponential
     bool open = false;
-    bool met = false;         // by find_nodes()
-    bool derivative = false;  // its result depends on a leaf whose gradient is a result
-    bool normalises = false;  // a normalisation by hand
-    bool of_factor = false;   // its result depends on a factor of linear algebra, or on a gram
-    bool gram = false;        // it contracts a tensor with itself
+    bool met = false;             // by find_nodes()
+    bool derivative = false;      // its result depends on a leaf whose gradient is a result
+    bool differentiated = false;  // its result depends on a weight whose gradient is differentiated
+    bool normalises = false;      // a normalisation by hand
+    bool of_factor = false;       // its result depends on a factor of linear algebra, or on a gram
+    bool gram = false;            // it contracts a tensor with itself
     // Results that contractions without a weight read; those that the last such one read.
     std::uint8_t read = 0, read_by_last = 0;
     Weight weight = Weight::kUnknown;

@@ -1,5 +1,7 @@
 #include "torch_bridge/policy/leaf_numbers.h"
 
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
 #include <algorithm>
 
 #include "sensitivity/key.h"
@@ -7,11 +9,15 @@
 namespace pleat::bridge {
 namespace {
 
-std::uint64_t kind_of(const at::Tensor& leaf, bool with_sizes) {
-  std::uint64_t kind = sensitivity::mix(static_cast<std::uint64_t>(leaf.scalar_type()) << 8 |
-                                        static_cast<std::uint64_t>(leaf.dim()));
+using torch::autograd::AccumulateGrad;
+
+std::uint64_t kind_of(const AccumulateGrad& leaf, bool with_sizes) {
+  const auto& shape = leaf.input_metadata(0).shape_as_dim_vector();
+  std::uint64_t kind =
+      sensitivity::mix(static_cast<std::uint64_t>(leaf.variable.scalar_type()) << 8 |
+                       static_cast<std::uint64_t>(shape.size()));
   if (with_sizes) {
-    for (const c10::SymInt& size : leaf.sym_sizes()) {
+    for (const c10::SymInt& size : shape) {
       kind = sensitivity::mix(kind ^ static_cast<std::uint64_t>(size.maybe_as_int().value_or(-1)));
     }
   }
@@ -20,11 +26,11 @@ std::uint64_t kind_of(const at::Tensor& leaf, bool with_sizes) {
 
 }  // namespace
 
-std::uint64_t LeafNumbers::structure_of(const at::Tensor& leaf, bool is_weight) {
+std::uint64_t LeafNumbers::structure_of(const AccumulateGrad& leaf, bool is_weight) {
   if (!is_weight) {
     return sensitivity::leaf_structure(kind_of(leaf, false), 0);
   }
-  const c10::TensorImpl* const impl = leaf.unsafeGetTensorImpl();
+  const c10::TensorImpl* const impl = leaf.variable.unsafeGetTensorImpl();
   if (const auto found = known_.find(impl);
       found != known_.end() && !found->second.leaf.expired()) {
     return found->second.structure;
@@ -34,7 +40,7 @@ std::uint64_t LeafNumbers::structure_of(const at::Tensor& leaf, bool is_weight) 
   const auto place = std::find_if(all.begin(), all.end(),
                                   [](const WeakLeaf& present) { return present.expired(); });
   const std::uint64_t number = static_cast<std::uint64_t>(place - all.begin());
-  WeakLeaf weak(leaf.getIntrusivePtr());
+  WeakLeaf weak(leaf.variable.getIntrusivePtr());
   if (place != all.end()) {
     *place = weak;
   } else {

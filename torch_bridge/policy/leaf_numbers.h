@@ -10,13 +10,18 @@
 
 #include "torch_bridge/torch_access/torch_version.h"
 
+namespace torch::autograd {
+struct AccumulateGrad;
+}
+
 namespace pleat::bridge {
 
 class LeafNumbers {
  public:
   // The structure of a leaf (sensitivity/key.h). A leaf that is not a weight gets the structure of
   // its kind, because the script makes another one in each step. Throws std::bad_alloc.
-  [[nodiscard]] std::uint64_t structure_of(const at::Tensor& leaf, bool is_weight);
+  [[nodiscard]] std::uint64_t structure_of(const torch::autograd::AccumulateGrad& leaf,
+                                           bool is_weight);
 
  private:
   using WeakLeaf = c10::weak_intrusive_ptr<c10::TensorImpl>;

@@ -1,5 +1,7 @@
 #include "torch_bridge/policy/leaves.h"
 
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
 #include <algorithm>
 
 #include "sensitivity/key.h"
@@ -10,13 +12,17 @@ namespace pleat::bridge {
 namespace {
 
 // The kind of leaves that one place of a script makes in every step: a hash of the reading node's
-// class and of the leaf's shape.
-std::uint64_t kind_of(const at::Tensor& leaf, const torch::autograd::Node& node) noexcept {
-  const std::int64_t last = leaf.dim() > 0 ? leaf.size(-1) : 0;
-  return sensitivity::mix(class_of(node).hash ^
-                          sensitivity::mix(static_cast<std::uint64_t>(last) << 16 |
-                                           static_cast<std::uint64_t>(leaf.dim()) << 8 |
-                                           static_cast<std::uint64_t>(leaf.scalar_type())));
+// class and of the leaf's shape. To ask a tensor with its own dispatch for its shape would run an
+// operator; the accumulator knows it.
+std::uint64_t kind_of(const torch::autograd::AccumulateGrad& leaf,
+                      const torch::autograd::Node& node) {
+  const auto& shape = leaf.input_metadata(0).shape_as_dim_vector();
+  const std::int64_t last = shape.empty() ? 0 : shape.back().maybe_as_int().value_or(-1);
+  return sensitivity::mix(
+      class_of(node).hash ^
+      sensitivity::mix(static_cast<std::uint64_t>(last) << 16 |
+                       static_cast<std::uint64_t>(shape.size()) << 8 |
+                       static_cast<std::uint64_t>(leaf.variable.scalar_type())));
 }
 
 }  // namespace
@@ -29,20 +35,22 @@ bool Leaves::is_weight(const c10::TensorImpl& leaf) const noexcept {
   return known != accumulated_.end() && !known->second.expired();
 }
 
-bool Leaves::note_read(const at::Tensor& leaf, const torch::autograd::Node& node) {
-  const c10::TensorImpl& impl = *leaf.unsafeGetTensorImpl();
+bool Leaves::note_read(const torch::autograd::AccumulateGrad& leaf,
+                       const torch::autograd::Node& node) {
+  const c10::TensorImpl& impl = *leaf.variable.unsafeGetTensorImpl();
   if (is_parameter(impl)) {
     return false;
   }
   const std::uint64_t kind = kind_of(leaf, node);
   const auto known = kinds_.find(kind);
-  const State state = known != kinds_.end() ? known->second : State::kUnknown;
+  const bool is_result = known != kinds_.end() && known->second.is_result.holds();
+  const State state = known != kinds_.end() ? known->second.state : State::kUnknown;
   constexpr std::size_t kMost = 65536;  // limit for forward passes without a backward
   if (reads_.size() == kMost) {
     reads_.clear();
   }
-  reads_.push_back({WeakLeaf(leaf.getIntrusivePtr()), kind, node.thread_id()});
-  return state == State::kForbidden || (state == State::kUnknown && !is_weight(impl));
+  reads_.push_back({WeakLeaf(leaf.variable.getIntrusivePtr()), kind, node.thread_id()});
+  return is_result || (state == State::kUnknown && !is_weight(impl));
 }
 
 void Leaves::remember_accumulated(const WeakLeaf& leaf) {
@@ -53,21 +61,21 @@ void Leaves::remember_accumulated(const WeakLeaf& leaf) {
   }
 }
 
-void Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind, bool of_leaves) {
+bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind, bool of_leaves) {
   const bool plain = kind.accumulates && !kind.creates_graph;
   bool any = of_leaves;
+  ++passes_;
   for (Read& read : reads_) {
     if (std::find(recorders.begin(), recorders.end(), read.thread) == recorders.end()) {
       continue;
     }
     any = true;
-    State& state = kinds_[read.kind];
+    Kind& of_leaf = kinds_[read.kind];
     if (!plain) {
-      state = State::kForbidden;
+      of_leaf.is_result.teach();
     } else if (const auto leaf = read.leaf.lock()) {
-      if (state != State::kForbidden) {
-        state = may_be_held_by_python(*leaf) ? State::kUnknown : State::kAllowed;
-      }
+      of_leaf.is_result.pass_without(passes_);
+      of_leaf.state = may_be_held_by_python(*leaf) ? State::kUnknown : State::kAllowed;
       remember_accumulated(read.leaf);
     }
   }
@@ -76,7 +84,40 @@ void Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind,
       return std::find(recorders.begin(), recorders.end(), read.thread) != recorders.end();
     });
   }
-  differentiates_weights_ |= kind.creates_graph && !any;
+  for (auto& [weight, known] : differentiated_) {
+    if (std::exchange(known.read, false) && plain) {
+      known.lesson.pass_without(passes_);
+    }
+  }
+  return kind.creates_graph && !any;
+}
+
+bool Leaves::note_weight(std::uint64_t weight) noexcept {
+  const auto known = differentiated_.find(weight);
+  if (known == differentiated_.end()) {
+    return false;
+  }
+  known->second.read = true;
+  return known->second.lesson.holds();
+}
+
+void Leaves::note_code(const void* code, bool differentiates) {
+  constexpr std::size_t kMost = 4096;  // code that is made anew in each step
+  if (codes_.size() == kMost) {
+    codes_.clear();
+  }
+  const auto [known, first] = codes_.try_emplace(code);
+  if (first || differentiates) {
+    known->second.teach();
+  }
+  if (!differentiates) {
+    known->second.pass_without(passes_);
+  }
+}
+
+bool Leaves::expects_derivative(const void* code) const noexcept {
+  const auto known = codes_.find(code);
+  return known == codes_.end() || known->second.holds();
 }
 
 }  // namespace pleat::bridge

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "sensitivity/key.h"
@@ -30,6 +31,9 @@ Rule rule() noexcept {
   const Runtime* const runtime = Runtime::get();
   return runtime != nullptr ? runtime->rule.load(std::memory_order_relaxed) : Rule::kProof;
 }
+
+// Longer than for other lessons: a pole behind a proof puts a gradient off by factors.
+constexpr std::uint32_t kPlainPassesAfterPole = 1000;
 
 // True if noise needs no proof.
 bool assumes() noexcept { return rule() == Rule::kAssumed; }
@@ -64,7 +68,7 @@ void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& nod
     refuse(claim, treatment.exactness, of_function ? function_of(node) : nullptr);
     return;
   }
-  if (depends_on_leaf(node) && !assumes()) {
+  if (is_derivative(node) && !assumes()) {
     refuse(claim, Exactness::kDerivative);
     return;
   }
@@ -83,9 +87,18 @@ void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& nod
 }
 
 void Ledger::wait_for_proof(Claim& claim, const Node& node) {
-  if (!no_proof_for_.empty() && no_proof_for_.contains(script_hash(node))) {
-    refuse(claim, Exactness::kPole);
-    return;
+  if (!no_proof_for_.empty()) {
+    const std::uint64_t hash = script_hash(node);
+    const auto known = no_proof_for_.find(hash);
+    if (known != no_proof_for_.end() && known->second.holds()) {
+      constexpr std::size_t kMost = 65536;  // limit for forward passes without a backward
+      if (without_proof_.size() < kMost) {
+        (void)marks_.of(node);
+        without_proof_.emplace_back(&node, hash);
+      }
+      refuse(claim, Exactness::kPole);
+      return;
+    }
   }
   GraphMarks::Mark& mark = marks_.of(node);
   claim.state = Claim::State::kWaits;
@@ -163,36 +176,75 @@ void Ledger::start_all(std::unique_lock<std::mutex>& lock) noexcept {
 }
 
 void Ledger::note_leaves(const Node& node) {
-  bool derivative = false;
+  bool derivative = false, differentiated = false;
   for (const Edge& edge : node.next_edges()) {
     if (!edge.is_valid()) {
       continue;
     }
     if (class_of(*edge.function).accumulate_grad) {
-      derivative |=
-          leaves_.note_read(static_cast<const AccumulateGrad&>(*edge.function).variable, node);
+      const auto& leaf = static_cast<const AccumulateGrad&>(*edge.function);
+      derivative |= leaves_.note_read(leaf, node);
+      differentiated |= leaves_.differentiates_any() && leaves_.note_weight(number_of_weight(leaf));
     } else if (any_derivative_) {
-      derivative |= depends_on_leaf(*edge.function);
+      if (const GraphMarks::Mark* const mark = known(edge.function.get())) {
+        derivative |= mark->derivative;
+        differentiated |= mark->differentiated;
+      }
     }
   }
-  if (derivative) {
-    marks_.of(node).derivative = true;
+  if (derivative || differentiated) {
+    GraphMarks::Mark& mark = marks_.of(node);
+    mark.derivative |= derivative;
+    mark.differentiated |= differentiated;
     any_derivative_ = true;
   }
 }
 
-bool Ledger::depends_on_leaf(const Node& node) noexcept {
+bool Ledger::is_derivative(const Node& node) noexcept {
   const GraphMarks::Mark* const mark = any_derivative_ ? known(&node) : nullptr;
-  return mark != nullptr && mark->derivative;
+  return mark != nullptr && (mark->derivative || mark->differentiated);
 }
 
-void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
-                 PassKind kind) noexcept {
+std::uint64_t Ledger::number_of_weight(const AccumulateGrad& leaf) {
+  return leaf_numbers_.structure_of(leaf, is_weight_leaf(*leaf.variable.unsafeGetTensorImpl()));
+}
+
+void Ledger::differentiate_weights(const torch::autograd::edge_list& roots) {
+  std::vector<const Node*> walk;
+  std::unordered_set<const Node*> met;
+  const auto meet = [&](const Edge& edge) {
+    if (edge.is_valid() && met.insert(edge.function.get()).second) {
+      walk.push_back(edge.function.get());
+    }
+  };
+  std::for_each(roots.begin(), roots.end(), meet);
+  while (!walk.empty()) {
+    const Node& node = *walk.back();
+    walk.pop_back();
+    if (class_of(node).accumulate_grad) {
+      leaves_.differentiate(number_of_weight(static_cast<const AccumulateGrad&>(node)));
+    }
+    std::for_each(node.next_edges().begin(), node.next_edges().end(), meet);
+  }
+}
+
+bool Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
+                 PassKind kind, const void* code) noexcept {
+  bool news = false;
+  judge_late_poles(recorders);
   try {
     const bool of_leaves = std::any_of(roots.begin(), roots.end(), [&](const Edge& root) {
-      return root.is_valid() && depends_on_leaf(*root.function);
+      const GraphMarks::Mark* const mark = any_derivative_ ? known(root.function.get()) : nullptr;
+      return mark != nullptr && mark->derivative;
     });
-    leaves_.begin_pass(recorders, kind, of_leaves);
+    const bool differentiates = leaves_.begin_pass(recorders, kind, of_leaves);
+    if (differentiates) {
+      news = !leaves_.differentiates_any();
+      differentiate_weights(roots);
+    }
+    if (code != nullptr) {
+      leaves_.note_code(code, differentiates);
+    }
   } catch (...) {  // memory is short: leaves without an entry stay exact
   }
   for (const auto& [hooks, claim] : unplaced) {
@@ -207,7 +259,7 @@ void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::u
         }
       }
     });
-    return;
+    return news;
   }
   const bool all = marks_.are_all_of(recorders);
   any_derivative_ = any_derivative_ && !all;
@@ -225,6 +277,7 @@ void Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::u
       claim = next;
     }
   });
+  return news;
 }
 
 // ---- walks --------------------------------------------------------------------------------------
@@ -311,7 +364,8 @@ void Ledger::open_behind(const Node& node, Exactness why, const Node& opener) {
   }
 }
 
-// A pole comes after a proof: the node that saved gets no proof from now on.
+// A pole comes after a proof: the node that saved gets no proof from now on, until no pole was
+// behind it for long.
 void Ledger::note_late(const Node& node, const Node& opener) {
   if (Runtime* const runtime = Runtime::get()) {
     runtime->poles_after_proof.fetch_add(1, std::memory_order_relaxed);
@@ -319,8 +373,28 @@ void Ledger::note_late(const Node& node, const Node& opener) {
   }
   constexpr std::size_t kMost = 65536;
   if (no_proof_for_.size() < kMost) {
-    no_proof_for_.insert(script_hash(node));
+    no_proof_for_.try_emplace(script_hash(node), kPlainPassesAfterPole).first->second.teach();
   }
+}
+
+// Which of the nodes that got no proof had a pole behind them in the pass that begins.
+void Ledger::judge_late_poles(std::span<const std::uint64_t> recorders) noexcept {
+  std::erase_if(without_proof_, [&](const auto& without) {
+    const auto& [node, hash] = without;
+    const GraphMarks::Mark* const mark = marks_.find(node);
+    if (mark != nullptr &&
+        std::find(recorders.begin(), recorders.end(), mark->thread) == recorders.end()) {
+      return false;
+    }
+    if (const auto known = no_proof_for_.find(hash); known != no_proof_for_.end()) {
+      if (mark == nullptr || mark->open) {
+        known->second.teach();
+      } else {
+        known->second.pass_without(leaves_.passes());
+      }
+    }
+    return true;
+  });
 }
 
 void Ledger::open(const Node& node, const Opening& opening) {

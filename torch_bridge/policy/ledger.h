@@ -11,7 +11,6 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -73,8 +72,8 @@ class Ledger {
   // True if the result of the node is unit rows.
   [[nodiscard]] bool normalises(const torch::autograd::Node* node) noexcept;
 
-  // Records the node. If its result depends on a leaf whose gradient can be a result, all its
-  // claims are refused from now on.
+  // Records the node. If its result depends on a leaf whose gradient can be a result, or on a
+  // weight whose gradient is differentiated, all its claims are refused from now on.
   void note_leaves(const torch::autograd::Node& node);
   // Records the node. If its result depends on a factor of linear algebra, its claims that need a
   // proof are refused: their noise enters a gradient that the factor's formula divides by small
@@ -85,14 +84,17 @@ class Ledger {
   // of the leaves. The same in every step and process.
   [[nodiscard]] std::uint64_t structure_of(const torch::autograd::Node& node);
 
-  // Ends the proofs for nodes of these threads: backward begins over them.
-  void end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
-           PassKind kind) noexcept;
+  // Ends the proofs for nodes of these threads: backward begins over them. `code`: of
+  // Leaves::note_code(); null: none. Returns true if this is the first pass that differentiates
+  // gradients of weights.
+  [[nodiscard]] bool end(const torch::autograd::edge_list& roots,
+                         std::span<const std::uint64_t> recorders, PassKind kind,
+                         const void* code) noexcept;
   [[nodiscard]] bool is_weight_leaf(const c10::TensorImpl& leaf) const noexcept {
     return leaves_.is_weight(leaf);
   }
-  [[nodiscard]] bool differentiates_weights() const noexcept {
-    return leaves_.differentiates_weights();
+  [[nodiscard]] bool expects_derivative(const void* code) const noexcept {
+    return leaves_.expects_derivative(code);
   }
 
   // Encodes the records that need not wait any longer. Releases the lock meanwhile.
@@ -112,6 +114,7 @@ class Ledger {
     ProofBook::Function* function;  // set if the opener is a function
   };
   void open(const torch::autograd::Node& node, const Opening& opening);
+  void judge_late_poles(std::span<const std::uint64_t> recorders) noexcept;
   void note_late(const torch::autograd::Node& node, const torch::autograd::Node& opener);
   void wait_for_proof(Claim& claim, const torch::autograd::Node& node);
   void settle(Claim& claim, const NodeClass& closer) noexcept;
@@ -121,7 +124,9 @@ class Ledger {
   void refuse_rows(const torch::autograd::Node& normalisation, const Opening& opening);
   bool has_unit_rows_beside(const torch::autograd::Node& node, std::size_t input) noexcept;
   const GraphMarks::Mark* known(const torch::autograd::Node* node) noexcept;
-  bool depends_on_leaf(const torch::autograd::Node& node) noexcept;
+  bool is_derivative(const torch::autograd::Node& node) noexcept;
+  std::uint64_t number_of_weight(const torch::autograd::AccumulateGrad& leaf);
+  void differentiate_weights(const torch::autograd::edge_list& roots);
   bool is_weight(const torch::autograd::Node& node, int depth);
   bool work_out_weight(const torch::autograd::Node& node, int depth);
 
@@ -129,12 +134,13 @@ class Ledger {
   GraphMarks marks_;
   Leaves leaves_;
   LeafNumbers leaf_numbers_;
-  bool any_derivative_ = false;  // some mark has `derivative`
+  bool any_derivative_ = false;  // some mark has `derivative` or `differentiated`
   bool any_of_factor_ = false;   // some mark has `of_factor` or `gram`
   std::vector<Step> walk_;
   std::vector<TorchRecord*> to_start_;  // each with a counted reference
-  // Hashes of nodes of the script, by their classes and those of their ancestors.
-  std::unordered_set<std::uint64_t> no_proof_for_;
+  // Nodes of the script that get no proof, as hashes of their classes and those of their ancestors.
+  std::unordered_map<std::uint64_t, Lesson> no_proof_for_;
+  std::vector<std::pair<const torch::autograd::Node*, std::uint64_t>> without_proof_;
   ForkLock fork_lock_{ForkPlace::kProofs, mutex};
 };
 

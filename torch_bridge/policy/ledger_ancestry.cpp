@@ -274,8 +274,7 @@ std::uint64_t Ledger::structure_of(const Node& node) {
       return 1;
     }
     if (class_of(*edge.function).accumulate_grad) {
-      const at::Tensor& leaf = static_cast<const AccumulateGrad&>(*edge.function).variable;
-      return leaf_numbers_.structure_of(leaf, is_weight_leaf(*leaf.unsafeGetTensorImpl()));
+      return number_of_weight(static_cast<const AccumulateGrad&>(*edge.function));
     }
     return marks_.of(*edge.function).structure;
   };

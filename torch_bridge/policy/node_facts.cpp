@@ -1,7 +1,5 @@
 #include "torch_bridge/policy/node_facts.h"
 
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 
@@ -14,7 +12,6 @@ namespace pleat::bridge {
 namespace {
 
 using compress::Sides;
-using torch::autograd::AccumulateGrad;
 using torch::autograd::CopySlices;
 using torch::autograd::Edge;
 using torch::autograd::Node;
@@ -110,10 +107,6 @@ at::IntArrayRef list(const c10::OptionalArray<std::int64_t>& dimensions) {
 std::size_t rank_of_input(const Node& node) {
   const auto& edge = node.next_edge(0);
   TORCH_CHECK(edge.is_valid());
-  if (class_of(*edge.function).accumulate_grad) {
-    return static_cast<std::size_t>(
-        static_cast<const AccumulateGrad&>(*edge.function).variable.dim());
-  }
   return edge.function->input_metadata(edge.input_nr).shape_as_dim_vector().size();
 }
 
@@ -128,12 +121,7 @@ c10::DimVector sizes_of(const Node& node, std::uint32_t output_number) {
   return sizes;
 }
 
-c10::DimVector sizes_of(const Edge& edge) {
-  if (class_of(*edge.function).accumulate_grad) {
-    return c10::DimVector(static_cast<const AccumulateGrad&>(*edge.function).variable.sizes());
-  }
-  return sizes_of(*edge.function, edge.input_nr);
-}
+c10::DimVector sizes_of(const Edge& edge) { return sizes_of(*edge.function, edge.input_nr); }
 
 std::int64_t numel_of(const Node& node, std::uint32_t output_number) {
   return c10::multiply_integers(sizes_of(node, output_number));

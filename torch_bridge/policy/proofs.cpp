@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "torch_bridge/policy/recognised.h"
 #include "torch_bridge/policy/saved_by.h"
 #include "torch_bridge/policy/treatment.h"
+#include "torch_bridge/torch_access/python_source.h"
 
 namespace pleat::bridge {
 namespace {
@@ -41,6 +44,14 @@ struct Recorder {
 };
 constinit thread_local Recorder recorder{};
 static_assert(std::is_trivially_destructible_v<Recorder>);
+
+// What the code that runs in this thread gives away about the next pass.
+struct Foresight {
+  std::uint64_t pass = 0;
+  const void* code = nullptr;  // a code object that asks for create_graph; compare only
+};
+constinit thread_local Foresight foresight{};
+std::atomic<std::uint64_t> passes{1};  // of the process, the next one included
 
 bool assumes(const Runtime& runtime) noexcept {
   return runtime.rule.load(std::memory_order_relaxed) == Rule::kAssumed;
@@ -349,9 +360,19 @@ void note_node(Runtime& runtime, const Node& node) noexcept {
 void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
                 PassKind kind) noexcept {
   Ledger& ledger = Ledger::get();
-  std::unique_lock lock(ledger.mutex);
-  ledger.end(roots, recorders, kind);
-  ledger.start_all(lock);
+  bool news = false;
+  {
+    std::unique_lock lock(ledger.mutex);
+    news = ledger.end(roots, recorders, kind, std::exchange(foresight.code, nullptr));
+    ledger.start_all(lock);
+  }
+  passes.fetch_add(1, std::memory_order_relaxed);
+  if (news) {
+    std::fprintf(stderr,
+                 "pleat: gradients of weights are differentiated (create_graph): what is saved "
+                 "behind these weights is exact until %u passes in a row are plain\n",
+                 Lesson::kPlainPasses);
+  }
 }
 
 std::uint64_t structure_of(const Node& node) noexcept {
@@ -364,10 +385,17 @@ std::uint64_t structure_of(const Node& node) noexcept {
   }
 }
 
-bool differentiates_weights() noexcept {
+bool expects_derivative() noexcept {
+  if (const std::uint64_t pass = passes.load(std::memory_order_relaxed);
+      std::exchange(foresight.pass, pass) != pass) {
+    foresight.code = code_that_creates_graph();
+  }
+  if (foresight.code == nullptr) [[likely]] {
+    return false;
+  }
   Ledger& ledger = Ledger::get();
   const std::lock_guard guard(ledger.mutex);
-  return ledger.differentiates_weights();
+  return ledger.expects_derivative(foresight.code);
 }
 
 bool is_made_of_weights(const Node& producer) noexcept {

@@ -47,8 +47,10 @@ void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::ui
 // Ledger::structure_of(), or the hash of the node's class if memory is short.
 [[nodiscard]] std::uint64_t structure_of(const torch::autograd::Node& node) noexcept;
 
-// True once a pass has differentiated gradients of weights alone: from then on all is exact.
-[[nodiscard]] bool differentiates_weights() noexcept;
+// True if the script is about to differentiate a gradient of what this thread records: code that
+// this thread runs asks for create_graph, and plain passes alone have not followed it lately. Takes
+// the interpreter's lock, once for each pass.
+[[nodiscard]] bool expects_derivative() noexcept;
 
 // True if the result of `producer` is a weight's view or cast, or computed from weights alone.
 [[nodiscard]] bool is_made_of_weights(const torch::autograd::Node& producer) noexcept;

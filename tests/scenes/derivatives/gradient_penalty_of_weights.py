@@ -3,7 +3,6 @@ alone)."""
 
 import torch
 
-FIRST = 1  # a pass with create_graph over weights alone is exact after the first one seen
 
 
 def make(rng):

@@ -4,7 +4,6 @@ read."""
 import torch
 
 VALUES = True
-FIRST = 1  # a pass with create_graph over weights alone is exact after the first one seen
 
 
 def make(rng):
