@@ -103,7 +103,7 @@ def look():
     while frame is not None:
         code = frame.f_code
         if id(code) not in known:
-            torch = frame.f_globals.get("__name__", "").startswith("torch.")
+            torch = (frame.f_globals.get("__name__") or "").startswith("torch.")
             known[id(code)] = code, asks(code, frame.f_globals, 0 if torch else 1, [])
         if known[id(code)][1]:
             return id(code)
