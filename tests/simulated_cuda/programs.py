@@ -12,6 +12,7 @@ import json
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 
 class Block(nn.Module):
@@ -46,6 +47,21 @@ class GPT(nn.Module):
         tokens = torch.randint(0, self.vocabulary, (self.batch, self.length), generator=rng).to(device)
         x = self.tokens(tokens) + self.places(torch.arange(self.length, device=device))
         return functional.cross_entropy(self.head(self.blocks(x)).flatten(0, 1), tokens.flatten())
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return checkpoint(self.module, x, use_reentrant=False)
+
+
+class CheckpointedGPT(GPT):
+    def __init__(self):
+        super().__init__(layers=8)
+        self.blocks = nn.Sequential(*map(Checkpointed, self.blocks))
 
 
 def convolution(before, after, size, stride=1):
@@ -114,7 +130,7 @@ class LSTM(nn.Module):
         return functional.mse_loss(self.head(hidden)[:, 0], series.mean((0, 2)))
 
 
-PROGRAMS = {"gpt": GPT, "resnet18": ResNet18, "graph": Graph, "lstm": LSTM}
+PROGRAMS = {"gpt": GPT, "checkpointed_gpt": CheckpointedGPT, "resnet18": ResNet18, "graph": Graph, "lstm": LSTM}
 
 
 def train(name, device, steps, seed):

@@ -65,11 +65,20 @@ def test_at_four_bits_losses_stay_near_and_peaks_fall(program, lag, seed, under_
 PEAKS = {"gpt": 0.38, "resnet18": 0.77, "graph": 0.75, "lstm": 0.35}
 
 
-@pytest.mark.parametrize("program", PEAKS)
-def test_peaks_at_four_bits_keep_their_distance_below_stocks(program, under_pleat, simulator):
+@pytest.mark.parametrize("program, share", PEAKS.items())
+def test_peaks_at_four_bits_keep_their_distance_below_stocks(program, share, under_pleat, simulator):
     stock = simulator.once(PROGRAMS, program, "cuda").result
     outcome = under_pleat(PROGRAMS, program, "cuda", conf=ASKED)
-    assert outcome.result["peak"] <= PEAKS[program] * stock["peak"]
+    assert outcome.result["peak"] <= share * stock["peak"]
+
+
+def test_a_checkpoint_costs_what_it_costs_in_stock(under_pleat, simulator, on_the_cpu):
+    arguments = (PROGRAMS, "checkpointed_gpt", "cuda", "--steps", 4)
+    outcome = under_pleat(*arguments, conf=LOSSLESS, lag=30, seed=1)
+    assert outcome.reports == []
+    assert outcome.result["losses"] == on_the_cpu("checkpointed_gpt")["losses"][:4]
+    for conf in ("cuda:1,bits:lossless", ASKED):
+        assert under_pleat(*arguments, conf=conf).result["peak"] <= simulator.once(*arguments).result["peak"]
 
 
 REPORTING = f"""

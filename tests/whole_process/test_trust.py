@@ -219,22 +219,23 @@ def test_bytes_without_a_proof_because_of_a_function_are_counted_with_it(run_scr
     assert result.stats["exact"]["function_behind"] == {"storages": 1, "bytes": storage}
 
 
-@pytest.mark.parametrize("given", ["none", "CheckpointFunction"])
-def test_one_name_for_all_checkpoints_is_neither_trusted_nor_proposed(run_pair, given):
+@pytest.mark.parametrize("reentrant, given", [(True, "none"), (True, "CheckpointFunction"), (False, "_NoopSaveInputs")])
+def test_torchs_checkpoint_is_named_and_neither_trusted_nor_proposed(run_pair, reentrant, given):
     source = script("""
         from torch.utils.checkpoint import checkpoint
         def inner(u):
             return u.log()
         u = (x @ first).exp()
         kept = (u * 2) @ last
-        y = checkpoint(inner, u, use_reentrant=True)
+        y = checkpoint(inner, u, use_reentrant=REENTRANT)
         del u
         (y.sum() + kept.sum()).backward()
         t.emit(found=[first.grad], report=t.report())
-    """)  # fmt: skip
+    """).replace("REENTRANT", str(reentrant))
     pair = run_pair(source, conf=f"{CONF},trust:{given}")
     assert not noisy(pair.pleat.check().json["found"], pair.stock.check().json["found"])
-    assert "CheckpointFunction" in [f["name"] for f in pair.pleat.stats["functions"]]
+    assert [f["name"] for f in pair.pleat.stats["functions"]] == ["torch.utils.checkpoint"]
+    assert re.search(r"^  functions .*: torch\.utils\.checkpoint [\d.]+ MB$", pair.pleat.json["report"], re.M)
     assert "trust:" not in pair.pleat.json["report"]
 
 

@@ -9,6 +9,7 @@
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/torch_access/pass_state.h"
+#include "torch_bridge/torch_access/python_objects.h"
 
 namespace pleat::bridge {
 namespace {
@@ -35,6 +36,7 @@ struct Lent {
 struct Given {
   int depth;
   Execution receiver;
+  const Node* owner;     // that saved it; compare only
   std::uint64_t record;  // its nonce: a later record can get its address
   const c10::TensorImpl* variable;
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
@@ -45,6 +47,15 @@ struct Given {
     return living && living->version_counter().current_version() == 0
                ? at::Tensor(std::move(living))
                : at::Tensor();
+  }
+  // True if it is held and other code has it. Its Python object is a reference that lives as long
+  // as any other.
+  bool is_in_use() const {
+    if (!held.defined()) {
+      return false;
+    }
+    const std::size_t uses = held.use_count();
+    return uses > 2 || (uses == 2 && may_be_held_by_python(*held.unsafeGetTensorImpl()));
   }
 };
 
@@ -128,7 +139,8 @@ void give(const Node& node, const TorchRecord& record, const GivenTensor& given_
       }
     }
     const at::Tensor& tensor = given_tensor.tensor;
-    lists->given.push_back({backward_depth(), receiver, record.nonce, given_tensor.variable,
+    lists->given.push_back({backward_depth(), receiver, unpacking_node(), record.nonce,
+                            given_tensor.variable,
                             c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
                             hold && may_be_taken(tensor) ? tensor : at::Tensor()});
   } catch (...) {
@@ -152,22 +164,24 @@ c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord& r
   return found;
 }
 
-void forget_given_to_others(const Node* node) noexcept {
+void forget_given_to_others(const Node* owner) noexcept {
   std::vector<Given> done;  // destroyed last
   Access lists;
   if (lists->given.empty()) {
     return;
   }
   const auto running = torch::autograd::get_current_node();
-  node = running ? running.get() : node;
+  const Node* const node = running ? running.get() : owner;
   const Execution unpacks = node != nullptr ? execution_of(*node) : Execution{};
-  // A gradient can still wait behind nodes that pass it through: a tensor with other references
-  // stays held. So does a tensor of another pass of a device's threads.
+  // A gradient can still wait behind nodes that pass it through: a tensor in use stays held. So
+  // does a tensor of another pass of a device's threads. A node that reads the saves of many others
+  // holds those of one at a time.
   const auto first_done =
       std::stable_partition(lists->given.begin(), lists->given.end(), [&](const Given& one) {
-        return one.depth < backward_depth() || one.receiver == unpacks ||
+        return one.depth < backward_depth() ||
+               (one.receiver == unpacks && (one.owner == owner || !one.held.defined())) ||
                (in_device_thread() && one.receiver.graph_task != unpacks.graph_task) ||
-               (one.held.defined() && one.held.use_count() > 1);
+               one.is_in_use();
       });
   try {
     done.assign(std::make_move_iterator(first_done), std::make_move_iterator(lists->given.end()));

@@ -35,10 +35,10 @@ void give(const torch::autograd::Node& node, const TorchRecord& record, const Gi
 [[nodiscard]] c10::SmallVector<GivenTensor, 2> given_to(const torch::autograd::Node& node,
                                                         const TorchRecord& record);
 
-// Called when the running node unpacks a tensor, or `node` if none runs. Drops the tensors given to
-// other nodes of this pass. A held tensor with other references can be a pending gradient and
-// stays.
-void forget_given_to_others(const torch::autograd::Node* node) noexcept;
+// Called when the running node, or `owner` if none runs, unpacks a tensor that `owner` saved. Drops
+// the tensors given to other nodes of this pass, and what the running node was given of another
+// owner's. A held tensor with other references can be a pending gradient and stays.
+void forget_given_to_others(const torch::autograd::Node* owner) noexcept;
 
 // Called when a backward pass of that depth is over: 1 is the outermost.
 void forget_pass(int depth) noexcept;

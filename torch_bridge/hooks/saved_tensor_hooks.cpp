@@ -128,7 +128,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     timer.stop();
     tell_of_read(/*living=*/false);
     const bool slice = 2 * saved_.view.touched_bytes() <= saved_.record->bytes;
-    if (reader.formula) {
+    if (reader.formula || gets_raw_block(reader)) {
       TorchRecord::Restored restored = saved_.record->restore(slice);
       return saved_.view.on(std::move(restored.storage), restored.version);
     }
@@ -170,27 +170,24 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     if (saved_.record == nullptr || !context_.known) {
       return {};
     }
+    const Reader reading = present_reader(context_);
     at::Tensor present;
-    bool living = false;
+    bool living = true;
     if (VariablePtr original = lock_original()) {
-      living = true;
       present = at::Tensor(std::move(original));
       // A variable detached in place has no grad_fn; stock raises an internal error for it.
       if (saved_.producer != nullptr && present.grad_fn() == nullptr) {
         return {};
       }
       count_living(*present.unsafeGetTensorImpl());
-      if (const Reader reading = present_reader(context_);
-          reading.lets_go && !backend().residency().shared(*saved_.record)) {
-        handed_ = present;
-      } else if (reading.node != nullptr) {
-        lend(*reading.node, present);  // stock's graph keeps it for other readers
-      }
-    } else if (const Reader reading = present_reader(context_);
-               reading.node != nullptr && !context_.is_output) {
-      for (const auto& [tensor, variable] : given_to(*reading.node, *saved_.record)) {
-        if (variable == saved_.original.weak._unsafe_get_target()) {
-          present = tensor;
+    } else if (reading.node != nullptr && !context_.is_output) {
+      present = saved_.record->held_for(saved_.original);
+      living = present.defined();
+      if (!living) {
+        for (const auto& [tensor, variable] : given_to(*reading.node, *saved_.record)) {
+          if (variable == saved_.original.weak._unsafe_get_target()) {
+            present = tensor;
+          }
         }
       }
     }
@@ -199,6 +196,9 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
       const SampledTimer timer(runtime_);
       runtime_.unpacks.fetch_add(1, std::memory_order_relaxed);
       check_version();
+      if (living && reading.node != nullptr && !hold(present)) {
+        lend(*reading.node, present);
+      }
     }
     return present;
   }
@@ -212,7 +212,10 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
       lend(*reading.node, variable);
       return;
     }
-    if (!saved_.record->weak.expired()) {
+    if (!saved_.record->weak.expired() || gets_raw_block(reading)) {
+      if (hold(variable)) {
+        return;
+      }
       lend(*reading.node, variable);
     } else if (reading.lets_go) {
       handed_ = variable;
@@ -239,6 +242,20 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   VariablePtr lock_original() const {
     VariablePtr original = context_.is_output ? VariablePtr() : saved_.original.weak.lock();
     return original && original->has_storage() ? std::move(original) : VariablePtr();
+  }
+
+  // Holds a tensor that has the bytes of the save itself as long as stock's graph does. False if
+  // the graph is kept: the pass ends first.
+  [[nodiscard]] bool hold(const at::Tensor& tensor) const noexcept {
+    return !torch::autograd::get_current_graph_task_keep_graph() &&
+           saved_.record->hold(saved_.original, tensor);
+  }
+  // True if hold() will hold it and nothing is decompressed for it: then it costs what it costs in
+  // stock.
+  [[nodiscard]] bool gets_raw_block(const Reader& reader) const noexcept {
+    return reader.node != nullptr && !context_.is_output &&
+           !torch::autograd::get_current_graph_task_keep_graph() &&
+           saved_.record->may_hold(saved_.original) && saved_.record->is_raw();
   }
 
   void tell_of_read(bool living) noexcept {

@@ -185,7 +185,9 @@ void untag(SavedTensor& saved) noexcept {
     drop_claim(*std::exchange(saved.claim, nullptr));
   }
   if (TorchRecord* const record = std::exchange(saved.record, nullptr)) {
-    record->backend().residency().drop(record, [&] { record->remove_variable(saved.original); });
+    at::Tensor held;  // destroyed without the lock
+    record->backend().residency().drop(record,
+                                       [&] { held = record->remove_variable(saved.original); });
   }
 }
 

@@ -114,7 +114,7 @@ void TorchRecord::add_variable(SavedVariableSlot& slot) noexcept {
   variables_ = &slot;
 }
 
-void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
+at::Tensor TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
   if (slot.link != nullptr) {
     *slot.link = slot.next;
     if (slot.next != nullptr) {
@@ -122,6 +122,48 @@ void TorchRecord::remove_variable(SavedVariableSlot& slot) noexcept {
     }
     slot.link = nullptr;
   }
+  return variables_ == nullptr ? std::move(held_) : at::Tensor();
+}
+
+bool TorchRecord::may_hold_locked(const SavedVariableSlot& slot) const noexcept {
+  const c10::TensorImpl* const variable = slot.weak._unsafe_get_target();
+  if (slot.link == nullptr || (held_.defined() && held_for_ != variable)) {
+    return false;
+  }
+  for (const SavedVariableSlot* one = variables_; one != nullptr; one = one->next) {
+    if (one->weak._unsafe_get_target() != variable) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool TorchRecord::may_hold(const SavedVariableSlot& slot) const noexcept {
+  bool may = false;
+  backend_.residency().under_link_lock([&] { may = may_hold_locked(slot); });
+  return may;
+}
+
+bool TorchRecord::hold(const SavedVariableSlot& slot, const at::Tensor& tensor) noexcept {
+  bool holds = false;
+  backend_.residency().under_link_lock([&] {
+    if (!held_.defined() && may_hold_locked(slot)) {
+      held_ = tensor;
+      held_for_ = slot.weak._unsafe_get_target();
+    }
+    holds = held_.is_same(tensor);
+  });
+  return holds;
+}
+
+at::Tensor TorchRecord::held_for(const SavedVariableSlot& slot) const noexcept {
+  at::Tensor held;
+  backend_.residency().under_link_lock([&] {
+    if (held_for_ == slot.weak._unsafe_get_target()) {
+      held = held_;
+    }
+  });
+  return held;
 }
 
 void TorchRecord::raise(const CodecChoice& lossy) noexcept {
@@ -304,6 +346,12 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
     if (!restored.storage) spare.find(bytes, stream);
   }
   return restored;
+}
+
+bool TorchRecord::is_raw() noexcept {
+  allocator::Residency& residency = backend_.residency();
+  allocator::Residency::RecordGuard guard(residency, *this);
+  return residency.stored_locked(guard, *this).raw != nullptr;
 }
 
 bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexcept {

@@ -48,7 +48,19 @@ class TorchRecord final : public allocator::Record {
   // Adds and removes the slot of a hook that saved the variable itself, not an output of its own
   // node. Under the link lock.
   void add_variable(SavedVariableSlot& slot) noexcept;
-  void remove_variable(SavedVariableSlot& slot) noexcept;
+  // Returns the tensor of hold() if no slot is listed now, to be destroyed without the lock.
+  [[nodiscard]] at::Tensor remove_variable(SavedVariableSlot& slot) noexcept;
+
+  // True if the listed slots, `slot` among them, have one variable. Stock's saved variables are
+  // references to it. Slots of several variables are different: one can belong to the node that
+  // made the variable of another, and to hold that would be a cycle. Takes the link lock; any
+  // thread.
+  [[nodiscard]] bool may_hold(const SavedVariableSlot& slot) const noexcept;
+  // Holds the tensor that a reader got in place of that variable until no slot is listed. False,
+  // without effect, unless may_hold(). Takes the link lock; any thread.
+  [[nodiscard]] bool hold(const SavedVariableSlot& slot, const at::Tensor& tensor) noexcept;
+  // The tensor held for the variable of `slot`, or undefined. Takes the link lock; any thread.
+  [[nodiscard]] at::Tensor held_for(const SavedVariableSlot& slot) const noexcept;
 
   // Returns the storage with the saved bytes, and the version counter that all tensors on it share.
   // The storage is that of an earlier call if it lives and was not written to, else a new one. Its
@@ -66,6 +78,9 @@ class TorchRecord final : public allocator::Record {
   // write to it unobserved. Streams, threads and errors as for restore(). `last`: the graph is not
   // kept, so there is no later read unless another hook has the record.
   [[nodiscard]] Restored restore_apart(bool last);
+  // True if restore() copies nothing: the released block itself has the bytes. Waits for a running
+  // encode; any thread.
+  [[nodiscard]] bool is_raw() noexcept;
 
   // True if `storage` is the last restored one, and was not written to since.
   [[nodiscard]] bool is_restored_into(const c10::StorageImpl* storage) const noexcept;
@@ -144,6 +159,7 @@ class TorchRecord final : public allocator::Record {
   WeakStorage weak;
 
  private:
+  [[nodiscard]] bool may_hold_locked(const SavedVariableSlot& slot) const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
   struct SpareBlock;
@@ -169,6 +185,9 @@ class TorchRecord final : public allocator::Record {
   std::uint32_t place_ = 0;
   StoragePtr kept_;
   SavedVariableSlot* variables_ = nullptr;
+  // Guarded by the link lock, with the saved variable that it stands for (compare only).
+  at::Tensor held_;
+  const c10::TensorImpl* held_for_ = nullptr;
   // The restored storage while it lives, and the version counter that all tensors on it share. A
   // consumer's write raises the counter. Guarded by mutex.
   std::optional<WeakStorage> restored_storage_;

@@ -34,9 +34,12 @@ Named named(const Node& node) noexcept {
   if (name.size() > kAddedByTorch.size() && name.ends_with(kAddedByTorch)) {
     name.remove_suffix(kAddedByTorch.size());
   }
-  // These two names cover any compiled function and any checkpointed code.
-  const bool one = name != "CompiledFunction" && name != "CheckpointFunction";
-  return {name, known.type, one};
+  // A checkpoint with use_reentrant=True is the one, with False it saves with the other. Like a
+  // compiled function it covers any code.
+  if (name == "CheckpointFunction" || name == "_NoopSaveInputs") {
+    return {"torch.utils.checkpoint", known.type};
+  }
+  return {name, known.type, name != "CompiledFunction"};
 }
 
 }  // namespace
