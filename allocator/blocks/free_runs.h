@@ -43,6 +43,12 @@ class FreeRuns {
            (sizeof(Leaf) + kLeafArrays * sizeof(std::int32_t) + sizeof(std::uint8_t));
   }
 
+  // Bytes of the leaves of such a row, the first part of the metadata. While only the first
+  // `granules` of a longer row were ever taken, its leaves use those of a row of granules + 2.
+  [[nodiscard]] static std::size_t leaf_bytes(std::size_t granules) noexcept {
+    return max_leaves(granules) * sizeof(Leaf);
+  }
+
   // `memory` holds metadata_bytes(granules) zero bytes, 64-byte aligned, and outlives this object.
   // All granules are free and untouched afterwards.
   void attach(std::byte* memory, std::size_t granules) noexcept {

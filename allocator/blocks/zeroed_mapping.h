@@ -18,6 +18,12 @@ class ZeroedMapping {
 
   // Returns false, with errno unchanged, if memory is short.
   [[nodiscard]] bool map(std::size_t bytes) noexcept {
+    if (!reserve(bytes)) return false;
+    if (!open(0, bytes)) reset();
+    return data_ != nullptr;
+  }
+  // The same without access, until open(): what is accessible counts against RLIMIT_DATA.
+  [[nodiscard]] bool reserve(std::size_t bytes) noexcept {
     reset();
     const int saved = errno;
     void* p = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -27,10 +33,19 @@ class ZeroedMapping {
       // madvise() fails where mlockall(MCL_FUTURE) makes the kernel fill every writable mapping at
       // once. mlock2() then locks pages as they are touched.
       if (::madvise(p, bytes, MADV_DONTNEED) != 0) ::mlock2(p, bytes, MLOCK_ONFAULT);
-      if (::mprotect(p, bytes, PROT_READ | PROT_WRITE) != 0) reset();
     }
     errno = saved;
     return data_ != nullptr;
+  }
+  // Makes the pages of [begin, end) accessible. Returns false, with errno unchanged, if memory is
+  // short.
+  [[nodiscard]] bool open(std::size_t begin, std::size_t end) noexcept {
+    constexpr std::size_t kPage = 4096;
+    const int saved = errno;
+    const std::size_t first = begin & ~(kPage - 1);
+    const bool opened = ::mprotect(data() + first, end - first, PROT_READ | PROT_WRITE) == 0;
+    errno = saved;
+    return opened;
   }
   void reset() noexcept {
     if (data_ != nullptr) {

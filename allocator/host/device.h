@@ -72,6 +72,17 @@ class Device {
   // none of the range.
   virtual Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept = 0;
 
+  // For a limit on the data of the process (RLIMIT_DATA), which counts what is accessible: from
+  // this call on, ranges without pages are inaccessible, namely new segments, extensions and what
+  // release_pages() has released. False, without an effect, if no such limit is in force.
+  virtual bool close_ranges() noexcept { return false; }
+  // Makes a range without pages inaccessible, or accessible again. open_pages() returns false if
+  // the limit is reached.
+  virtual void close_pages(void* /*begin*/, std::size_t /*bytes*/) noexcept {}
+  [[nodiscard]] virtual bool open_pages(void* /*begin*/, std::size_t /*bytes*/) noexcept {
+    return true;
+  }
+
   // Makes one huge page of the pages of a range of huge_page_bytes; the contents are kept. Called
   // only if joins_pages is set. Other threads can use the memory meanwhile.
   virtual Joined join_pages(void* /*begin*/) noexcept { return Joined::kNothing; }

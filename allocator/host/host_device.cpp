@@ -160,7 +160,7 @@ void* HostDevice::reserve_segment(std::size_t bytes, std::size_t room) noexcept 
   std::byte* const segment = map_aligned(room);
   if (segment == nullptr) return nullptr;
   if (room > bytes) calls_.munmap(segment + bytes, room - bytes);
-  if (!open(segment, bytes)) {
+  if (!begin_use(segment, bytes)) {
     calls_.munmap(segment, bytes);
     return nullptr;
   }
@@ -203,10 +203,30 @@ Released HostDevice::release_pages(void* begin, std::size_t bytes, bool whole) n
     if (!release_locked(begin, bytes)) return Released::kNothing;
     locked_ = true;
   }
+  if (closes_) {
+    close_pages(begin, bytes);
+    return Released::kPages;
+  }
   if (may_move_pages() && unaligned % kHugePageBytes == 0 && map_anew(begin, bytes, whole)) {
     return Released::kAnew;
   }
   return Released::kPages;
+}
+
+bool HostDevice::close_ranges() noexcept {
+  rlimit limit{};
+  closes_ = closes_ || (::getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
+  return closes_;
+}
+
+void HostDevice::close_pages(void* begin, std::size_t bytes) noexcept {
+  const ErrnoGuard guard;
+  calls_.mprotect(begin, bytes, PROT_NONE);
+}
+
+bool HostDevice::open_pages(void* begin, std::size_t bytes) noexcept {
+  const ErrnoGuard guard;
+  return open(begin, bytes);
 }
 
 Joined HostDevice::join_pages(void* begin) noexcept {
@@ -304,6 +324,11 @@ bool HostDevice::open(void* begin, std::size_t bytes) noexcept {
   return true;
 }
 
+// The same for a new range, unless it stays closed.
+bool HostDevice::begin_use(void* begin, std::size_t bytes) noexcept {
+  return closes_ || open(begin, bytes);
+}
+
 // `from` stays mapped (Linux 5.7 and later), so another thread's mmap() cannot get it. A failure
 // can leave `to` unmapped: the kernel unmaps the target before it checks the source.
 bool HostDevice::remap(void* from, void* to, std::size_t bytes) const noexcept {
@@ -318,7 +343,7 @@ bool HostDevice::map_missing(void* begin, std::size_t bytes) noexcept {
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped == MAP_FAILED) return false;
   // Kernels before 4.17 take the address only as a hint.
-  if (mapped == begin && open(begin, bytes)) return true;
+  if (mapped == begin && begin_use(begin, bytes)) return true;
   calls_.munmap(mapped, bytes);
   return false;
 }

@@ -62,6 +62,9 @@ class HostDevice final : public Device {
   // Like malloc() for the same request: vm.overcommit_memory decides, a cgroup's limit does not.
   [[nodiscard]] bool would_promise(std::size_t bytes) noexcept override;
   Released release_pages(void* begin, std::size_t bytes, bool whole) noexcept override;
+  bool close_ranges() noexcept override;
+  void close_pages(void* begin, std::size_t bytes) noexcept override;
+  [[nodiscard]] bool open_pages(void* begin, std::size_t bytes) noexcept override;
   Joined join_pages(void* begin) noexcept override;
   bool expect_whole(void* begin, std::size_t bytes) noexcept override;
   std::size_t look_at_pages(void* begin, std::size_t pages, bool* present) noexcept override;
@@ -75,6 +78,7 @@ class HostDevice final : public Device {
   [[nodiscard]] bool may_move_pages() const noexcept;
   bool remap(void* from, void* to, std::size_t bytes) const noexcept;
   bool open(void* begin, std::size_t bytes) noexcept;
+  bool begin_use(void* begin, std::size_t bytes) noexcept;
   bool map_missing(void* begin, std::size_t bytes) noexcept;
   bool map_anew(void* begin, std::size_t bytes, bool whole) noexcept;
   bool release_locked(void* begin, std::size_t bytes) const noexcept;
@@ -86,6 +90,7 @@ class HostDevice final : public Device {
   std::byte* between_ = nullptr;  // see move_pages()
   int failures_ = 0;              // failed moves
   bool locked_ = false;           // the job uses mlock() or mlockall()
+  bool closes_ = false;           // see close_ranges()
   int advice_;                    // madvise() for new mappings; kNone: none
   bool collapses_ = true;         // false once the kernel has refused MADV_COLLAPSE as unknown
   HugePagePrice price_;

@@ -83,6 +83,9 @@ bool Pool::Impl::may_have_fresh(std::size_t bytes) noexcept {
   if (place.segment == nullptr && release_free_segments() > 0) {
     place = take_most_touched(need, lane);
   }
+  if (place.segment == nullptr && !closes && close_free_pages()) {
+    place = take_most_touched(need, lane);
+  }
   return place;
 }
 
@@ -123,6 +126,21 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
   }
 
   const auto [segment, granule] = place;
+  active += rounded;
+  window.raise(active);
+  if (!touched) [[unlikely]] {
+    // A payload's size is exact, so all of the block is written.
+    const bool dense = lane == Lane::kPacked || density.is_dense(need);
+    const std::size_t first = first_page(granule), end = end_page(granule, need);
+    if (!want_pages(*segment, first, end, {fresh ? unwritten : 0, dense})) {
+      active -= rounded;
+      segment->runs.give(granule, need);
+      update_runs(*segment, first, end);
+      blocks.put(block);
+      emit(EventKind::kOutOfMemory, nullptr, bytes, {}, stream);
+      return nullptr;
+    }
+  }
   const std::size_t offset = granule << granule_shift;
   block->begin = segment->base + offset;
   block->bytes = rounded;
@@ -135,14 +153,6 @@ Block* Pool::Impl::allocate(std::size_t bytes, std::size_t counted, StreamId str
 
   ++blocks_in_use;
   requested += counted;
-  active += rounded;
-  window.raise(active);
-  if (!touched) [[unlikely]] {
-    // A payload's size is exact, so all of the block is written.
-    const bool dense = lane == Lane::kPacked || density.is_dense(need);
-    want_pages(*segment, first_page(granule), end_page(granule, need),
-               {fresh ? unwritten : 0, dense});
-  }
 
   count_requested(static_cast<std::int64_t>(counted));
   emit(counted != 0 ? EventKind::kAllocate : EventKind::kChunkAllocate, block->begin, bytes,
@@ -255,7 +265,8 @@ void Pool::Impl::shrink(Block* block, std::size_t bytes) noexcept {
   const std::size_t wanted =
       std::min(std::max(least, segment.bytes + round_up(more, unit)), segment.room);
   const std::size_t before = segment.bytes;
-  if (!segments.extend(device, rank, wanted) && !segments.extend(device, rank, least)) {
+  if (!segments.extend(device, rank, wanted, granule_bytes) &&
+      !segments.extend(device, rank, least, granule_bytes)) {
     return false;
   }
   emit(EventKind::kSegmentReserve, segment.base + before, segment.bytes - before);
@@ -366,6 +377,11 @@ std::size_t Pool::trim() noexcept {
   p.window.restart(p.active);
   p.aged_out = 0;
   return before - p.resident;
+}
+
+bool Pool::make_room_for_others() noexcept {
+  const Impl::Section section(*impl_);
+  return impl_->close_free_pages();
 }
 
 void Pool::lock_for_fork() noexcept { impl_->mutex.lock(); }

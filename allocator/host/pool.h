@@ -84,6 +84,10 @@ class Pool final : public BlockMemory {
   // Releases every whole free page. Returns the bytes released.
   std::size_t trim() noexcept;
 
+  // Memory is short outside of the pool. Under a limit on the data of the process, releases every
+  // free page, and no free range counts against the limit from now on. False if there is none.
+  bool make_room_for_others() noexcept;
+
   // Holds the pool's lock over fork(); unlock in the parent and in the child.
   void lock_for_fork() noexcept override;
   void unlock_after_fork() noexcept override;

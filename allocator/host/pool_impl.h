@@ -122,6 +122,7 @@ struct Pool::Impl {
   std::int64_t published_reserved = 0;
   std::int64_t published_cached = 0;
 
+  bool closes = false;  // free ranges without pages are inaccessible: Device::close_ranges()
   RecentPlaces recent;
   DensityBySize density;  // for Lane::kWork
   LiveWindow window;
@@ -263,8 +264,13 @@ struct Pool::Impl {
     std::size_t unwritten = 0;  // pages that will probably stay unwritten
     bool dense = false;
   };
-  void want_pages(Segment& segment, std::size_t begin, std::size_t end,
-                  const Expected& expected) noexcept;
+  [[nodiscard]] bool want_pages(Segment& segment, std::size_t begin, std::size_t end,
+                                const Expected& expected) noexcept;
+  template <class Function>
+  bool each_untouched(const Segment& segment, std::size_t begin, std::size_t end,
+                      Function&& function) const;
+  [[nodiscard]] bool open_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept;
+  bool close_free_pages() noexcept;
 
   std::size_t move_pages(Segment& to, std::size_t begin, std::size_t end,
                          std::size_t bytes) noexcept;

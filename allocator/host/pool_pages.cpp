@@ -142,8 +142,8 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
 // Counts the untouched pages of [begin, end) as touched: the caller of allocate() will write them,
 // except about `expected.unwritten`. If that would exceed the resident limit, first releases split
 // huge pages, then moves free pages here, then releases others. Moves no pages if many would stay
-// unwritten, because moving these is wasted.
-[[gnu::noinline]] void Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end,
+// unwritten, because moving these is wasted. False if a limit is reached.
+[[gnu::noinline]] bool Pool::Impl::want_pages(Segment& segment, std::size_t begin, std::size_t end,
                                               const Expected& expected) noexcept {
   if (expected.dense) {
     expect_whole(segment, begin, end);
@@ -155,7 +155,7 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
   std::size_t first = begin, last = end;  // widened to the whole huge pages at the ends
   segment.touched.widen(&first, &last);
   std::size_t more = segment.touched.untouched(first, last) << page_shift;
-  if (more == 0) return;
+  if (more == 0) return true;
   const std::size_t limit = resident_limit() + std::min(expected.unwritten << page_shift, more);
   if (resident + more > limit)
     purge(limit > more ? limit - more : 0, Purge::kBrokenHugePages, Joins::kKeep);
@@ -168,6 +168,10 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
     purge(limit > more ? limit - more : 0, Purge::kAllPages, Joins::kKeep);
     first = begin, last = end;  // pages moved next to the block can be gone again
     segment.touched.widen(&first, &last);
+    more = segment.touched.untouched(first, last) << page_shift;
+  }
+  if (closes) [[unlikely]] {
+    if (!open_pages(segment, first, last)) return false;
     more = segment.touched.untouched(first, last) << page_shift;
   }
   segment.touched.touch(first, last);
@@ -183,13 +187,68 @@ void Pool::Impl::update_run(const Segment& segment, FreeRun& run) const noexcept
       aged_out = 0;
     }
   }
+  return true;
+}
+
+// Calls function(address, bytes) for each stretch of untouched pages in [begin, end) until it
+// returns false. Returns the last result.
+template <class Function>
+bool Pool::Impl::each_untouched(const Segment& segment, std::size_t begin, std::size_t end,
+                                Function&& function) const {
+  for (std::size_t page = begin; page < end;) {
+    const std::size_t first = page;
+    while (page < end && !segment.touched.test(page)) ++page;
+    if (page > first &&
+        !function(segment.base + (first << page_shift), (page - first) << page_shift)) {
+      return false;
+    }
+    while (page < end && segment.touched.test(page)) ++page;
+  }
+  return true;
+}
+
+// Makes the untouched pages of [begin, end) accessible. Releases the free pages if the limit is
+// reached. False, without a change here, if that does not help.
+bool Pool::Impl::open_pages(Segment& segment, std::size_t begin, std::size_t end) noexcept {
+  const auto open = [&](std::byte* address, std::size_t bytes) {
+    return device.open_pages(address, bytes);
+  };
+  if (each_untouched(segment, begin, end, open)) return true;
+  purge(0, Purge::kAllPages, Joins::kKeep);
+  if (each_untouched(segment, begin, end, open)) return true;
+  each_untouched(segment, begin, end, [&](std::byte* address, std::size_t bytes) {
+    device.close_pages(address, bytes);
+    return true;
+  });
+  return false;
+}
+
+// Releases every free page, and closes all free ranges, under a limit on the data of the process.
+// From then on pages are opened when they are handed out. False if there is no such limit.
+bool Pool::Impl::close_free_pages() noexcept {
+  if (!returns_pages || !device.close_ranges()) return false;
+  closes = true;
+  purge(0, Purge::kAllPages, Joins::kKeep);
+  for (std::size_t rank = 0; rank < segments.count(); ++rank) {
+    const Segment& segment = segments[rank];
+    segment.runs.visit_up(1, [&](std::size_t begin, std::size_t length) {
+      const std::size_t last = std::min((begin + length) << granule_shift, segment.bytes);
+      each_untouched(segment, round_up(begin << granule_shift, page_bytes) >> page_shift,
+                     last >> page_shift, [&](std::byte* address, std::size_t bytes) {
+                       device.close_pages(address, bytes);
+                       return true;
+                     });
+      return true;
+    });
+  }
+  return true;
 }
 
 // Moves huge pages inside free runs, highest first, to untouched huge pages of [begin, end), until
 // `bytes` are moved or no movable page is left. Returns the bytes moved.
 std::size_t Pool::Impl::move_pages(Segment& to, std::size_t begin, std::size_t end,
                                    std::size_t bytes) noexcept {
-  if (device.capabilities().move_bytes == 0) return 0;
+  if (device.capabilities().move_bytes == 0 || closes) return 0;
   // The kernel keeps moved pages in a mapping of their own, and a process can have 65530 mappings.
   constexpr std::size_t kMostApart = 8192;
   std::size_t apart = 0;

@@ -34,6 +34,8 @@ struct Segment {
   TouchedPages touched;
   std::atomic<Block*>* in_use = nullptr;  // by first granule; nullptr: no block in use begins there
   ZeroedMapping metadata;
+  std::size_t runs_end = 0;  // bytes of the metadata for `runs`
+  std::size_t opened = 0;    // granules whose metadata are accessible
 
   // Maps the metadata of a segment that has no memory yet. False if memory for them is short.
   [[nodiscard]] bool prepare(std::size_t room_bytes, std::size_t granule_bytes,
@@ -42,8 +44,16 @@ struct Segment {
     const std::size_t pages = room_bytes / capabilities.page_bytes;
     const std::size_t runs_bytes = FreeRuns::metadata_bytes(granules);
     const std::size_t map_bytes = granules * sizeof(std::atomic<Block*>);
-    if (!metadata.map(runs_bytes + map_bytes + TouchedPages::metadata_bytes(pages))) return false;
+    const std::size_t all_bytes = runs_bytes + map_bytes + TouchedPages::metadata_bytes(pages);
+    if (!metadata.reserve(all_bytes)) return false;
     room = room_bytes;
+    opened = 0;
+    runs_end = runs_bytes;
+    if (!metadata.open(FreeRuns::leaf_bytes(granules), runs_bytes) ||
+        !metadata.open(runs_bytes + map_bytes, all_bytes) || !open(granule_bytes, granule_bytes)) {
+      metadata.reset();
+      return false;
+    }
     runs.attach(metadata.data(), granules);
     // Zero pages are null pointers already; constructors would touch every page.
     static_assert(std::atomic<Block*>::is_always_lock_free);
@@ -52,6 +62,18 @@ struct Segment {
                    std::max<std::size_t>(capabilities.huge_page_bytes / capabilities.page_bytes, 1),
                    capabilities.huge_pages_rejoin, capabilities.joins_pages);
     return true;
+  }
+  // Makes the metadata of the first `usable_bytes` accessible, which grow with the segment. False
+  // if memory is short.
+  [[nodiscard]] bool open(std::size_t usable_bytes, std::size_t granule_bytes) noexcept {
+    const std::size_t granules = usable_bytes / granule_bytes;
+    if (granules <= opened) return true;
+    const std::size_t leaves =
+        std::min(FreeRuns::leaf_bytes(granules + 2), FreeRuns::leaf_bytes(room / granule_bytes));
+    const bool done = metadata.open(0, leaves) &&
+                      metadata.open(runs_end, runs_end + granules * sizeof(std::atomic<Block*>));
+    if (done) opened = granules;
+    return done;
   }
 };
 
@@ -121,7 +143,9 @@ class SegmentTable {
     }
     Segment& segment = *segments_[slot];
     segment.slot = slot;
-    segment.base = static_cast<std::byte*>(device.reserve_segment(bytes, room));
+    if (segment.open(bytes, granule_bytes)) {
+      segment.base = static_cast<std::byte*>(device.reserve_segment(bytes, room));
+    }
     if (segment.base == nullptr) {
       if (fresh) segment.metadata.reset();
       return nullptr;
@@ -141,8 +165,10 @@ class SegmentTable {
 
   // Lengthens a segment in place to `bytes`, at most its room. False, unchanged, if the device
   // cannot.
-  bool extend(Device& device, std::size_t rank, std::size_t bytes) noexcept {
+  bool extend(Device& device, std::size_t rank, std::size_t bytes,
+              std::size_t granule_bytes) noexcept {
     Segment& segment = (*this)[rank];
+    if (!segment.open(bytes, granule_bytes)) return false;
     if (!device.extend_segment(segment.base, segment.bytes, bytes - segment.bytes)) return false;
     segment.bytes = bytes;
     bytes_[by_address_[rank]].store(bytes, std::memory_order_release);

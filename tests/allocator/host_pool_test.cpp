@@ -370,6 +370,56 @@ TEST_F(HostPoolTest, UlimitVIsRespected) {
     return other == MAP_FAILED ? 8 : 0;
   }));
 }
+// Malloc gives blocks of these sizes back to the kernel when they are freed, so in stock they count
+// against no limit.
+TEST_F(HostPoolTest, FreePagesCountAgainstNoLimitOnData) {
+  for (const bool first : {false, true}) {  // before there is a pool
+    SCOPED_TRACE(first);
+    EXPECT_TRUE(holds_in_child([&] {
+      std::FILE* file = std::fopen("/proc/self/statm", "r");
+      unsigned long pages = 0;
+      if (std::fscanf(file, "%*u %*u %*u %*u %*u %lu", &pages) != 1) return 1;
+      std::fclose(file);
+      const rlimit limit{pages * 4096 + 80_MiB, RLIM_INFINITY};
+      if (first && setrlimit(RLIMIT_DATA, &limit) != 0) return 2;
+      HostDevice own;
+      Statistics counts;
+      Pool pool(own, {}, counts);
+      std::vector<Block*> blocks(16);
+      const auto fill = [&](std::size_t i) {
+        blocks[i] = pool.allocate(4_MiB);
+        if (blocks[i] != nullptr) std::memset(blocks[i]->begin, static_cast<int>(i), 4_MiB);
+        return blocks[i] != nullptr;
+      };
+      for (std::size_t i = 0; i < blocks.size(); ++i) {
+        if (!fill(i)) return 3;
+      }
+      if (!first && setrlimit(RLIMIT_DATA, &limit) != 0) return 4;
+      for (int round = 0; round < 2; ++round) {
+        for (std::size_t i = 0; i < blocks.size(); i += 2) pool.free(blocks[i]);
+        Block* const large = pool.allocate(40_MiB);  // 32 MiB are in use, 4 MiB apart
+        if (large == nullptr) return 5;
+        std::memset(large->begin, 1, 40_MiB);
+        if (pool.allocate(16_MiB) != nullptr) return 6;
+        pool.free(large);
+        if (!pool.make_room_for_others()) return 7;
+        void* const other =
+            mmap(nullptr, 40_MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (other == MAP_FAILED) return 8;
+        munmap(other, 40_MiB);
+        for (std::size_t i = 0; i < blocks.size(); i += 2) {
+          if (!fill(i)) return 9;
+        }
+        for (std::size_t i = 0; i < blocks.size(); ++i) {
+          const std::byte expected{static_cast<unsigned char>(i)};
+          if (blocks[i]->begin[0] != expected || blocks[i]->begin[4_MiB - 1] != expected) return 10;
+        }
+        if (pool.check_invariants()[0] != '\0') return 11;
+      }
+      return 0;
+    }));
+  }
+}
 #endif
 
 // While a segment probes for addresses to grow into, none of them may be readable: profilers count

@@ -54,7 +54,7 @@ TEST(SegmentTable, AgreesWithASearchOfAllSegments) {
       Segment& segment = table[rank];
       const std::size_t more = std::min(segment.bytes + kGranule, segment.room);
       if (more > segment.bytes) {
-        ASSERT_TRUE(table.extend(device, rank, more));
+        ASSERT_TRUE(table.extend(device, rank, more, kGranule));
       }
       segments[segment.base] = segment.bytes;
     } else {

@@ -55,13 +55,16 @@ class CpuAllocator final : public c10::Allocator {
 
  private:
   c10::DataPtr previous_memory(std::size_t bytes) const {
-    try {
-      return previous_.allocate(bytes);
-    } catch (...) {
-      // Sizes below zero are a mistake of the caller.
-      if (static_cast<std::ptrdiff_t>(bytes) > 0)
-        report_out_of_memory(bytes, allocator::HeapTable::kHost);
-      throw;
+    for (bool again = false;; again = true) {
+      try {
+        return previous_.allocate(bytes);
+      } catch (...) {
+        if (!again && Runtime::get()->pool.make_room_for_others()) continue;
+        // Sizes below zero are a mistake of the caller.
+        if (static_cast<std::ptrdiff_t>(bytes) > 0)
+          report_out_of_memory(bytes, allocator::HeapTable::kHost);
+        throw;
+      }
     }
   }
   // The previous allocator's memory under Pleat's deleter, so that raw_deallocate() finds one
