@@ -2,14 +2,19 @@
 does not grow while a job trains."""
 
 import json
+import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
 from codings import CODINGS, EXACT, LOSSLESS, OFF, with_kernels
 
 pytest_plugins = ("simulated",)
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "whole_process"))
+
+from test_steps import WITHOUT_END  # noqa: E402
 
 MANY_STEPS = """
 import ctypes, gc, json, torch
@@ -71,6 +76,11 @@ def test_held_memory_is_the_same_after_20_and_300_steps_and_freed_with_the_graph
     assert allocated % workspaces == values["base"][0], values
     assert sum(alive) == 0
     assert outcome.reports == []
+
+
+def test_forward_passes_without_a_backward_pass_leave_no_memory_behind(under_pleat):
+    outcome = under_pleat(WITHOUT_END, "cuda", 700, conf="cuda:1,bits:4,min_bytes:0")
+    assert max(outcome.values["grown"]) < 64 << 10, outcome.values
 
 
 def calls_of_the_driver(path):

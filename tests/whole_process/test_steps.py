@@ -50,6 +50,56 @@ def a_thousand_steps(run_script, conf):
     assert got["payload"] == 0 and got["restored"] == 0
 
 
+# No backward pass follows these steps, or one that keeps the graph, or one of new weights. The bytes that malloc has handed
+# out after 300 steps and after more. Arguments: the device, the number of further steps.
+WITHOUT_END = """
+    import ctypes, gc, sys, threading, torch, pleat_test_support as t
+    device, steps = sys.argv[1], int(sys.argv[2])
+    libc = ctypes.CDLL(None)
+    class Info(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+    libc.mallinfo2.restype = Info
+    def in_use():
+        gc.collect()
+        info = libc.mallinfo2()
+        return info.uordblks + info.hblkhd
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Sigmoid()).to(device)
+    weight = t.noise(8, 8, seed=1).to(device).requires_grad_()  # no torch.nn.Parameter
+    x = t.noise(64, 8, seed=2).to(device)
+    kept = []
+    def forward():
+        leaf = x.clone().requires_grad_()  # of each step
+        y = net(leaf @ weight)
+        return (y @ y.T).mean()
+    def keep():
+        kept[:] = [forward()]
+    def in_a_thread():
+        thread = threading.Thread(target=forward)
+        thread.start()
+        thread.join()
+    grown = {}
+    for step in (
+        forward, keep, in_a_thread,
+        lambda: forward().backward(retain_graph=True),
+        lambda: torch.autograd.grad(forward(), weight, retain_graph=True),
+        lambda: torch.nn.Sequential(*(torch.nn.Linear(8, 8, device=device) for _ in range(3)))(x).sum().backward(),
+    ):
+        for _ in range(300):
+            step()
+        before = in_use()
+        for _ in range(steps):
+            step()
+        grown[len(grown)] = in_use() - before
+    t.emit(grown=list(grown.values()))
+"""
+
+
+def test_a_thousand_forward_passes_without_a_backward_pass_leave_no_memory_behind(run_script):
+    grown = run_script(WITHOUT_END, conf=LOSSY, args=("cpu", 700)).active().json["grown"]
+    assert max(grown) < 64 << 10, grown
+
+
 @pytest.mark.smoke
 def test_a_thousand_steps_leave_no_memory_behind(run_script):
     a_thousand_steps(run_script, LOSSY)

@@ -1,11 +1,15 @@
 // GraphMarks stores one mark for each visited node of the graphs being recorded. A mark is valid
-// while the node's sequence number matches. Guarded by the ledger's lock.
+// while the node's sequence number and thread match. Marks of dead nodes are removed when the table
+// is full. Guarded by the ledger's lock.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +18,31 @@
 namespace pleat::bridge {
 
 struct Claim;
+
+// Reports the death of a node without keeping its memory. From torch 2.15 on that is impossible: a
+// weak reference keeps the memory, and the last one runs the node's destructor.
+template <class Node>
+class WitnessOf {
+ public:
+  WitnessOf() = default;
+  explicit WitnessOf(const Node& node) {
+    if constexpr (kSees) {
+      weak_ = node.weak_from_this();
+    }
+  }
+  [[nodiscard]] bool is_dead() const noexcept {
+    if constexpr (kSees) {
+      return weak_.expired();
+    }
+    return false;
+  }
+
+ private:
+  static constexpr bool kSees = requires(const Node& node) { node.weak_from_this(); };
+  struct Nothing {};
+  [[no_unique_address]] std::conditional_t<kSees, std::weak_ptr<const Node>, Nothing> weak_;
+};
+using NodeWitness = WitnessOf<torch::autograd::Node>;
 
 class GraphMarks {
  public:
@@ -36,19 +65,25 @@ class GraphMarks {
     Weight weight = Weight::kUnknown;
     std::uint64_t structure = 0;  // Ledger::structure_of(); 0: not computed yet
     const torch::autograd::Node* last_reader = nullptr;  // compare only
+    NodeWitness witness{};
+
+    // False for the mark of a dead node at the same address. `present` is alive.
+    [[nodiscard]] bool is_of(const torch::autograd::Node& present) const noexcept {
+      return sequence == present.sequence_nr() && thread == present.thread_id();
+    }
   };
 
   // The mark of `node`, which is alive; valid until the next call. Throws std::bad_alloc.
   Mark& of(const torch::autograd::Node& node) {
     if (2 * (used_ + 1) > places_.size()) {
-      grow();
+      make_room();
     }
     Mark& mark = place_of(&node);
     if (mark.node == nullptr) {
       ++used_;
       mark.node = &node;
       take_over(mark, node);
-    } else if (mark.sequence != node.sequence_nr() || mark.thread != node.thread_id()) {
+    } else if (!mark.is_of(node)) {
       take_over(mark, node);  // the mark of a dead node, whose claims are gone too
     }
     return mark;
@@ -77,10 +112,13 @@ class GraphMarks {
     });
   }
 
-  // Removes the marks of nodes that these threads recorded, and calls `end` with each.
+  // Removes the marks of nodes that these threads recorded, and calls `end` with each. If memory is
+  // short the other marks are lost, too: walks visit their nodes again, and their claims stay
+  // undecided.
   template <class End>
   void forget(std::span<const std::uint64_t> threads, End&& end) noexcept {
-    std::size_t kept = 0;
+    const std::size_t had = used_;
+    used_ = 0;
     for (Mark& mark : places_) {
       if (mark.node == nullptr) {
         continue;
@@ -89,12 +127,16 @@ class GraphMarks {
         end(mark);
         mark = {};
       } else {
-        ++kept;
+        ++used_;
       }
     }
-    used_ = kept;
-    if (kept != 0) {
-      spread(places_.size());
+    // The next graph is probably about as large as this one.
+    const bool shrinks = 16 * had < places_.size() && places_.size() > kFewest;
+    if (used_ != 0 || shrinks) {
+      try {
+        rebuild(shrinks ? places_.size() / 2 : places_.size());
+      } catch (...) {
+      }
     }
   }
 
@@ -103,7 +145,10 @@ class GraphMarks {
     return std::find(threads.begin(), threads.end(), thread) != threads.end();
   }
   static void take_over(Mark& mark, const torch::autograd::Node& node) noexcept {
-    mark = {.node = &node, .sequence = node.sequence_nr(), .thread = node.thread_id()};
+    mark = {.node = &node,
+            .sequence = node.sequence_nr(),
+            .thread = node.thread_id(),
+            .witness = NodeWitness(node)};
   }
   Mark& place_of(const torch::autograd::Node* node) noexcept {
     // Nodes are aligned to 16 bytes. Fibonacci hashing (Knuth, TAOCP 3, 6.4).
@@ -115,31 +160,28 @@ class GraphMarks {
     }
     return places_[at];
   }
-  void grow() {
-    constexpr std::size_t kFirst = 1024;
-    std::vector<Mark> larger(places_.empty() ? kFirst : 2 * places_.size());
-    larger.swap(places_);
-    for (const Mark& mark : larger) {
-      if (mark.node != nullptr) {
-        place_of(mark.node) = mark;
+  // Forward passes need not have a backward pass, so this also removes the marks of dead nodes.
+  void make_room() {
+    const auto living = std::count_if(places_.begin(), places_.end(), is_in_use);
+    rebuild(std::max(std::bit_ceil(4 * static_cast<std::size_t>(living)), kFewest));
+  }
+  // Puts the marks of living nodes where a search from their own places finds them.
+  void rebuild(std::size_t places) {
+    std::vector<Mark> all(places);
+    all.swap(places_);
+    used_ = 0;
+    for (Mark& mark : all) {
+      if (is_in_use(mark)) {
+        place_of(mark.node) = std::move(mark);
+        ++used_;
       }
     }
   }
-  // Puts every mark where a search from its own place finds it. If memory is short the marks are
-  // lost: walks visit the nodes again, and their claims stay undecided.
-  void spread(std::size_t places) noexcept {
-    try {
-      std::vector<Mark> all(places);
-      all.swap(places_);
-      for (const Mark& mark : all) {
-        if (mark.node != nullptr) {
-          place_of(mark.node) = mark;
-        }
-      }
-    } catch (...) {
-    }
+  static bool is_in_use(const Mark& mark) noexcept {
+    return mark.node != nullptr && !mark.witness.is_dead();
   }
 
+  static constexpr std::size_t kFewest = 1024;
   std::vector<Mark> places_;  // open addressing, a power of two, at most half of them taken
   std::size_t used_ = 0;
 };

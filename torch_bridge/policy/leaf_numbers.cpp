@@ -24,7 +24,20 @@ std::uint64_t kind_of(const AccumulateGrad& leaf, bool with_sizes) {
   return kind;
 }
 
+bool is_dead(const c10::weak_intrusive_ptr<c10::TensorImpl>& leaf) noexcept {
+  return leaf.expired();
+}
+
 }  // namespace
+
+// A weak reference keeps the memory of a TensorImpl.
+void LeafNumbers::forget_dead_leaves() {
+  std::erase_if(known_, [](const auto& entry) { return is_dead(entry.second.leaf); });
+  std::erase_if(of_kind_, [](const auto& kind) {
+    return std::all_of(kind.second.begin(), kind.second.end(), is_dead);
+  });
+  sweep_at_ = 2 * known_.size() + 64;
+}
 
 std::uint64_t LeafNumbers::structure_of(const AccumulateGrad& leaf, bool is_weight) {
   if (!is_weight) {
@@ -35,10 +48,12 @@ std::uint64_t LeafNumbers::structure_of(const AccumulateGrad& leaf, bool is_weig
       found != known_.end() && !found->second.leaf.expired()) {
     return found->second.structure;
   }
+  if (known_.size() >= sweep_at_) {
+    forget_dead_leaves();
+  }
   const std::uint64_t kind = kind_of(leaf, true);
   std::vector<WeakLeaf>& all = of_kind_[kind];
-  const auto place = std::find_if(all.begin(), all.end(),
-                                  [](const WeakLeaf& present) { return present.expired(); });
+  const auto place = std::find_if(all.begin(), all.end(), is_dead);
   const std::uint64_t number = static_cast<std::uint64_t>(place - all.begin());
   WeakLeaf weak(leaf.variable.getIntrusivePtr());
   if (place != all.end()) {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +30,10 @@ class LeafNumbers {
     std::uint64_t structure;
     WeakLeaf leaf;
   };
+  void forget_dead_leaves();
+
   std::unordered_map<const c10::TensorImpl*, Known> known_;
+  std::size_t sweep_at_ = 64;
   // The weights of each kind, by number. The next new weight takes the number of a freed one.
   std::unordered_map<std::uint64_t, std::vector<WeakLeaf>> of_kind_;
 };

@@ -45,19 +45,30 @@ bool Leaves::note_read(const torch::autograd::AccumulateGrad& leaf,
   const auto known = kinds_.find(kind);
   const bool is_result = known != kinds_.end() && known->second.is_result.holds();
   const State state = known != kinds_.end() ? known->second.state : State::kUnknown;
-  constexpr std::size_t kMost = 65536;  // limit for forward passes without a backward
-  if (reads_.size() == kMost) {
+  if (reads_.size() >= sweep_reads_at_) {
+    sweep_reads();
+  }
+  reads_.push_back(
+      {WeakLeaf(leaf.variable.getIntrusivePtr()), kind, node.thread_id(), NodeWitness(node)});
+  return is_result || (state == State::kUnknown && !is_weight(impl));
+}
+
+// A forward pass need not have a backward pass. Removes the reads of dead nodes and of dead leaves.
+void Leaves::sweep_reads() {
+  std::erase_if(reads_,
+                [](const Read& read) { return read.reader.is_dead() || read.leaf.expired(); });
+  constexpr std::size_t kMost = 65536;  // for a torch in which deaths are not seen
+  if (reads_.size() >= kMost) {
     reads_.clear();
   }
-  reads_.push_back({WeakLeaf(leaf.variable.getIntrusivePtr()), kind, node.thread_id()});
-  return is_result || (state == State::kUnknown && !is_weight(impl));
+  sweep_reads_at_ = 2 * reads_.size() + 64;
 }
 
 void Leaves::remember_accumulated(const WeakLeaf& leaf) {
   accumulated_.insert_or_assign(leaf._unsafe_get_target(), leaf);
   if (accumulated_.size() >= sweep_at_) {
     std::erase_if(accumulated_, [](const auto& entry) { return entry.second.expired(); });
-    sweep_at_ = 2 * accumulated_.size() + 1024;
+    sweep_at_ = 2 * accumulated_.size() + 64;
   }
 }
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch_bridge/torch_access/torch_version.h"
+#include "torch_bridge/policy/graph_marks.h"
 
 namespace torch::autograd {
 struct AccumulateGrad;
@@ -109,16 +109,19 @@ class Leaves {
     WeakLeaf leaf;
     std::uint64_t kind;
     std::uint64_t thread;
+    NodeWitness reader;
   };
   void remember_accumulated(const WeakLeaf& leaf);
+  void sweep_reads();
 
   std::vector<Read> reads_;  // since the last pass
+  std::size_t sweep_reads_at_ = 64;
   std::unordered_map<std::uint64_t, Kind> kinds_;
   std::unordered_map<std::uint64_t, Differentiated> differentiated_;
   std::unordered_map<const void*, Lesson> codes_;
   std::uint64_t passes_ = 0;
   std::unordered_map<const c10::TensorImpl*, WeakLeaf> accumulated_;
-  std::size_t sweep_at_ = 1024;
+  std::size_t sweep_at_ = 64;
 };
 
 }  // namespace pleat::bridge

@@ -93,7 +93,7 @@ const Node* behind_views(const Node* node) noexcept {
 
 const GraphMarks::Mark* Ledger::known(const Node* node) noexcept {
   const GraphMarks::Mark* const mark = node != nullptr ? marks_.find(node) : nullptr;
-  return mark != nullptr && mark->sequence == node->sequence_nr() ? mark : nullptr;
+  return mark != nullptr && mark->is_of(*node) ? mark : nullptr;
 }
 
 // ---- linear algebra ----------------------------------------------------------------------------
