@@ -73,6 +73,9 @@ void Leaves::remember_accumulated(const WeakLeaf& leaf) {
 }
 
 bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind, bool of_leaves) {
+  if (kinds_.size() >= kMostLessons) {
+    kinds_.clear();
+  }
   const bool plain = kind.accumulates && !kind.creates_graph;
   bool any = of_leaves;
   ++passes_;
@@ -103,6 +106,13 @@ bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind,
   return kind.creates_graph && !any;
 }
 
+void Leaves::differentiate(std::uint64_t weight) {
+  if (differentiated_.size() >= kMostLessons) {
+    differentiated_.clear();
+  }
+  differentiated_[weight].lesson.teach();
+}
+
 bool Leaves::note_weight(std::uint64_t weight) noexcept {
   const auto known = differentiated_.find(weight);
   if (known == differentiated_.end()) {
@@ -113,8 +123,7 @@ bool Leaves::note_weight(std::uint64_t weight) noexcept {
 }
 
 void Leaves::note_code(const void* code, bool differentiates) {
-  constexpr std::size_t kMost = 4096;  // code that is made anew in each step
-  if (codes_.size() == kMost) {
+  if (codes_.size() >= kMostLessons) {
     codes_.clear();
   }
   const auto [known, first] = codes_.try_emplace(code);

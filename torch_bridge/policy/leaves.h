@@ -79,7 +79,7 @@ class Leaves {
 
   // Weights by their number (leaf_numbers.h): the script may make the same weight anew in each
   // step. Records that a pass differentiates gradients of this weight. Throws std::bad_alloc.
-  void differentiate(std::uint64_t weight) { differentiated_[weight].lesson.teach(); }
+  void differentiate(std::uint64_t weight);
   [[nodiscard]] bool differentiates_any() const noexcept { return !differentiated_.empty(); }
   // Records that a node reads the weight. Returns true if its results must be exact.
   [[nodiscard]] bool note_weight(std::uint64_t weight) noexcept;
@@ -111,6 +111,8 @@ class Leaves {
     std::uint64_t thread;
     NodeWitness reader;
   };
+  // Of each table; a script that makes new shapes or new code in each step has more.
+  static constexpr std::size_t kMostLessons = 16384;
   void remember_accumulated(const WeakLeaf& leaf);
   void sweep_reads();
 

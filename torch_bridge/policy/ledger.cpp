@@ -91,7 +91,7 @@ void Ledger::wait_for_proof(Claim& claim, const Node& node) {
     const std::uint64_t hash = script_hash(node);
     const auto known = no_proof_for_.find(hash);
     if (known != no_proof_for_.end() && known->second.holds()) {
-      constexpr std::size_t kMost = 65536;  // limit for forward passes without a backward
+      constexpr std::size_t kMost = 4096;  // limit for forward passes without a backward
       if (without_proof_.size() < kMost) {
         (void)marks_.of(node);
         without_proof_.emplace_back(&node, hash);
@@ -382,12 +382,14 @@ void Ledger::judge_late_poles(std::span<const std::uint64_t> recorders) noexcept
   std::erase_if(without_proof_, [&](const auto& without) {
     const auto& [node, hash] = without;
     const GraphMarks::Mark* const mark = marks_.find(node);
-    if (mark != nullptr &&
-        std::find(recorders.begin(), recorders.end(), mark->thread) == recorders.end()) {
+    if (mark == nullptr) {
+      return true;  // the node is dead: no pass came over it
+    }
+    if (std::find(recorders.begin(), recorders.end(), mark->thread) == recorders.end()) {
       return false;
     }
     if (const auto known = no_proof_for_.find(hash); known != no_proof_for_.end()) {
-      if (mark == nullptr || mark->open) {
+      if (mark->open) {
         known->second.teach();
       } else {
         known->second.pass_without(leaves_.passes());
