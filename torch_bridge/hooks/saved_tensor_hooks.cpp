@@ -181,7 +181,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
       }
       count_living(*present.unsafeGetTensorImpl());
     } else if (reading.node != nullptr && !context_.is_output) {
-      present = saved_.record->held_for(saved_.original);
+      present = held_unwritten();
       living = present.defined();
       if (!living) {
         for (const auto& [tensor, variable] : given_to(*reading.node, *saved_.record)) {
@@ -249,6 +249,16 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   [[nodiscard]] bool hold(const at::Tensor& tensor) const noexcept {
     return !torch::autograd::get_current_graph_task_keep_graph() &&
            saved_.record->hold(saved_.original, tensor);
+  }
+  // The tensor of hold(), unless it was written to: call_unpack_hook() throws the error then.
+  [[nodiscard]] at::Tensor held_unwritten() const noexcept {
+    at::Tensor held = saved_.record->held_for(saved_.original);
+    if (!held.defined()) {
+      return held;
+    }
+    const std::uint32_t expected = saved_.record->weak.expired() ? 0 : saved_.saved_version;
+    const c10::VariableVersion& version = held.unsafeGetTensorImpl()->version_counter();
+    return !version.enabled() || version.current_version() == expected ? held : at::Tensor();
   }
   // True if hold() will hold it and nothing is decompressed for it: then it costs what it costs in
   // stock.
@@ -333,7 +343,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   SaveContext context_;
   SavedTensor saved_;
   at::Tensor strong_;  // ineligible without a construction scope, or not tagged
-  at::Tensor handed_;  // given to the owning node, kept until it releases its saves, as in stock
+  at::Tensor handed_;  // decompressed for the owning node, kept until it releases its saves
 };
 
 }  // namespace
