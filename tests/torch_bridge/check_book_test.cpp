@@ -27,8 +27,8 @@ TEST(CheckBookTest, ASurpriseIsWellAboveTheYardstickAndAFifthOfTheNorm) {
   EXPECT_EQ(judge(errors(0), kLargest, 4), Verdict::kGood);
   EXPECT_EQ(judge(errors(0.19), kLargest, 4), Verdict::kGood);
   EXPECT_EQ(judge(errors(0.21), kLargest, 4), Verdict::kSurprise);
-  EXPECT_EQ(judge(errors(0.4, 0.14), kLargest, 4), Verdict::kGood);
-  EXPECT_EQ(judge(errors(0.4, 0.13), kLargest, 4), Verdict::kSurprise);
+  EXPECT_EQ(judge(errors(0.4, 0.12), kLargest, 4), Verdict::kGood);
+  EXPECT_EQ(judge(errors(0.4, 0.11), kLargest, 4), Verdict::kSurprise);
   EXPECT_EQ(judge(errors(0.6, 0.3), kLargest, 4), Verdict::kSurprise)
       << "more than half of the norm";
   EXPECT_EQ(judge(errors(0.6, 0.55), kLargest, 4), Verdict::kSurprise)
@@ -61,11 +61,14 @@ TEST(CheckBookTest, PassesAddUpAndTheLastOneEndsTheWatch) {
   const int leaf = 0;
   const std::vector<CheckBook::Parameter> first{{&leaf, "weight [2]", errors(0.1)}};
   // Of other leaves there may be several with one name, and each step has others.
-  const std::vector<CheckBook::Parameter> second{
+  std::vector<CheckBook::Parameter> second{
       {&leaf, "weight [2]", errors(0.3)}, {nullptr, "[3]", errors(0)}, {nullptr, "[3]", errors(0)}};
   book.add_pass(first, 4);
   book.end_look();
+  EXPECT_TRUE(Json::parse(book.json())["parameters"][0]["batch"].is_null()) << "no pass before";
   ASSERT_TRUE(book.begin_look());
+  second[0].errors.batch = 49;  // of gradients of norm 10
+  second[0].errors.pairs = 1;
   book.add_pass(second, 4);
   book.end_look();
   EXPECT_FALSE(book.watching());
@@ -76,6 +79,7 @@ TEST(CheckBookTest, PassesAddUpAndTheLastOneEndsTheWatch) {
   EXPECT_EQ(weight["passes"], 2);
   EXPECT_NEAR(weight["norm"], 10, 1e-4);
   EXPECT_NEAR(weight["error"], std::sqrt((0.01 + 0.09) / 2), 1e-5);
+  EXPECT_NEAR(weight["batch"], 0.7, 1e-5);
   EXPECT_EQ(weight["verdict"], "surprise");
 }
 

@@ -118,15 +118,73 @@ def test_training_equals_stock_bit_for_bit_while_passes_are_checked(checked):
 
 def test_errors_are_those_of_a_run_with_noise(checked, run_script):
     """The dither follows from the order of saves, which a check does not change: the error of its first pass is that of a
-    run without it. The yardstick equals `rule:operands`, except for operands recomputed from their argument."""
+    run without it. The yardstick has no more noise than `rule:operands`."""
     pair, found = checked("plain", passes=1, more=",recompute:0")
-    for rule, figure in (("proof", "error"), ("operands", "yardstick")):
+    wanted = {}
+    for rule in ("proof", "operands"):
         noisy = run_script(PROGRAM, conf=f"{CONF},recompute:0,rule:{rule}", args=("plain",)).active().json["first"]
-        wanted = {}
-        for name, exact, gradient in zip(NAMES, pair.stock.check().json["first"], noisy):
-            wanted[name] = numpy.linalg.norm(gradient - exact) / numpy.linalg.norm(exact)
-        assert {p["name"].split()[0]: p[figure] for p in found["parameters"]} == pytest.approx(wanted, rel=1e-3)
-        assert max(wanted.values()) > 0.005
+        wanted[rule] = [norm(gradient - exact) / norm(exact) for exact, gradient in zip(pair.stock.check().json["first"], noisy)]
+        assert max(wanted[rule]) > 0.005
+    rows = {p["name"].split()[0]: p for p in found["parameters"]}
+    assert [rows[name]["error"] for name in NAMES] == pytest.approx(wanted["proof"], rel=1e-3)
+    for name, most in zip(NAMES, wanted["operands"]):
+        assert most / 4 <= rows[name]["yardstick"] <= most * 1.001
+
+
+# Values that drown in the step of larger neighbours, before a reader that gives each of them its weight: small rows before
+# rows are normalised, small heads of a group normalisation. `scale` 1: none are small.
+DROWNED = """
+    import sys, torch, pleat_test_support as t
+    kind, scale, steps = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+    torch.manual_seed(0)
+    inner, query, outer = torch.nn.Linear(96, 96), torch.nn.Linear(96, 64, bias=False), torch.nn.Linear(64, 16)
+    net = torch.nn.Sequential(inner, query, outer)
+    if kind == "heads":
+        with torch.no_grad():
+            query.weight[:32] *= scale
+    optimiser = torch.optim.SGD(net.parameters(), 1e-2)
+    rows = torch.where(torch.arange(256) % 4 == 0, scale, 1.0)[:, None]
+    grads = []
+    for step in range(steps):
+        h = torch.nn.functional.gelu(inner(torch.randn(256, 96)))
+        if kind == "heads":
+            q = torch.nn.functional.group_norm(query(h), 4)
+        else:
+            q = torch.nn.functional.normalize(query(h * rows), dim=-1)
+        optimiser.zero_grad()
+        (outer(q) - torch.randn(256, 16)).square().mean().backward()
+        grads.append([p.grad.clone() for p in net.parameters()])
+        optimiser.step()
+    t.emit(grads=grads)
+"""
+
+
+def norm(gradient):
+    return numpy.linalg.norm(gradient)
+
+
+def drowned(run_script, file, kind, scale, steps=2):
+    conf = f"{CONF},rule:no_lines,check:{steps},check_file:{file}"
+    result = run_script(DROWNED, conf=conf, args=(kind, str(scale), str(steps))).check()
+    found = json.loads(file.read_text().splitlines()[-1])
+    assert found["passes"] == steps
+    return result.json["grads"], {p["name"].split()[0]: p for p in found["parameters"]}
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("rows", 0.15), ("heads", 0.17)])
+def test_noise_of_larger_neighbours_is_found_and_no_part_of_the_yardstick(run_script, tmp_path, kind, scale):
+    _, even = drowned(run_script, tmp_path / "even", kind, 1)
+    assert {row["verdict"] for row in even.values()} == {"good"}
+    _, uneven = drowned(run_script, tmp_path / "uneven", kind, scale)
+    weight = uneven["1.weight"]
+    assert 0.25 < weight["error"] < 0.4 and weight["verdict"] == "surprise"
+    assert weight["yardstick"] < 1.5 * even["1.weight"]["yardstick"]
+
+
+def test_batches_differ_as_the_gradients_of_stock_do(run_pair, tmp_path):
+    (first, second), found = drowned(lambda *a, **b: run_pair(*a, **b).pleat, tmp_path / "file", "heads", 1)
+    for name, a, b in zip(("0.weight", "0.bias", "1.weight", "2.weight", "2.bias"), first, second):
+        assert found[name]["batch"] == pytest.approx(norm(a - b) / numpy.sqrt((norm(a) ** 2 + norm(b) ** 2) / 2), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -300,6 +358,16 @@ def test_the_exit_code_reports_the_result(runner, build_dir, test_python, preloa
     assert "2 of 2 backward passes looked at" in result.stderr and "SURPRISE" in result.stderr
     found = json.loads(out.read_text())
     assert found["code"] == 1 and len(found["processes"]) == 1
+
+
+def test_the_exit_code_reports_noise_of_larger_neighbours_and_one_batch_without_any(runner, build_dir, test_python, preload_library):
+    script = runner._path(DROWNED)
+    for kind, scale, steps, code in (("rows", 0.15, 3, 1), ("heads", 1, 1, 0)):
+        command = ("--", test_python, script, kind, str(scale), str(steps))
+        result = pleat_check(runner, build_dir, "--min-bytes", "0", *command, PLEAT_TEST_CONF="rule:no_lines")
+        assert result.returncode == code, result.stderr
+        row = next(line for line in result.stderr.splitlines() if line.lstrip().startswith("1.weight"))
+        assert row.split()[-2:] == (["%", "SURPRISE"] if code else ["-", "good"]), "no pass before the one of one batch"
 
 
 def test_a_program_that_does_not_train_or_fails_is_no_good_news(runner, build_dir, preload_library):

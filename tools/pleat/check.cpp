@@ -148,13 +148,14 @@ void print_parameters(const Json& parameters) {
   std::size_t width = std::strlen("parameter");
   for (const Json& p : parameters)
     width = std::max(width, std::min<std::size_t>(p["name"].get<std::string>().size(), 56));
-  say("  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n", "parameter", width, "norm", "error", "yardstick",
-      "verdict");
+  say("  {:<{}}  {:>10}  {:>9}  {:>9}  {:>9}  {}\n", "parameter", width, "norm", "error",
+      "yardstick", "batch", "verdict");
   for (const Json& p : parameters) {
     const Json& norm = p["norm"];
-    say("  {:<{}}  {:>10}  {:>9}  {:>9}  {}\n", bridge::printable(p["name"].get<std::string>()),
-        width, norm.is_number() ? fmt::format("{:.3g}", norm.get<double>()) : "-",
-        percent(p["error"]), percent(p["yardstick"]), words_of(p["verdict"].get<std::string>()));
+    say("  {:<{}}  {:>10}  {:>9}  {:>9}  {:>9}  {}\n",
+        bridge::printable(p["name"].get<std::string>()), width,
+        norm.is_number() ? fmt::format("{:.3g}", norm.get<double>()) : "-", percent(p["error"]),
+        percent(p["yardstick"]), percent(p["batch"]), words_of(p["verdict"].get<std::string>()));
   }
 }
 

@@ -49,9 +49,12 @@ Pleat and that of one with it, and four more passes a step. Functions in Python 
 gradients run in these passes too.
 
   error      of the gradient with noise, in per cent of the gradient's norm, over all passes
-  yardstick  the same with noise only where nobody doubts that it is harmless: operands beside a
-             weight, inputs of normalisations
-  SURPRISE   an error over a fifth of the norm, and over three times the yardstick; or over half of
+  yardstick  the same with noise only where nobody doubts that it is harmless (operands beside a
+             weight, inputs of normalisations), and in each value only as much as its own size and
+             its 16 neighbours give
+  batch      the difference of the exact gradients of two consecutive passes: the noise that the
+             training has anyway
+  SURPRISE   an error over a fifth of the norm, and over 3.5 times the yardstick; or over half of
              the norm
 
 Exit code: 0, nothing surprising; 1, a surprise; 2, it could not look (no backward pass, a graph of

@@ -41,6 +41,17 @@ KeptStorages<c10::Storage>& kept_storages(const DeviceBackend& backend) noexcept
   return kept.of(backend.heap().device());
 }
 
+at::ScalarType scalar_type(compress::ElementType type) noexcept {
+  switch (type) {
+    case compress::ElementType::kBFloat16:
+      return at::kBFloat16;
+    case compress::ElementType::kFloat16:
+      return at::kHalf;
+    default:
+      return at::kFloat;
+  }
+}
+
 // The record as an argument from whose payload another can be recomputed. Called under the link
 // lock.
 ReleasedStorage as_argument(const allocator::Record& record) noexcept {
@@ -244,7 +255,7 @@ void TorchRecord::note_planned_argument(TorchRecord& argument) noexcept {
 bool TorchRecord::reads_original() const noexcept {
   const PassValues values = pass_values();
   return values == PassValues::kOriginal ||
-         (values == PassValues::kUndoubted && doubted_.load(std::memory_order_relaxed));
+         (values == PassValues::kYardstick && doubted_.load(std::memory_order_relaxed));
 }
 
 // A block for a restore, allocated without any lock: if memory is short, waiting records are
@@ -274,6 +285,7 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
   Restored restored;
   Runtime::note_thread_computes();
   std::uint32_t decodes = 0;
+  bool is_new = false;
   SpareBlock spare(backend_);
   for (bool has_room = false; !restored.storage;) {
     std::optional<WeakStorage> present;
@@ -291,6 +303,7 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
         if (restored.storage) {
           restored.version = *restored_version_;
           ++decodes_;
+          is_new = true;
         }
       }
       decodes = decodes_;
@@ -303,6 +316,9 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
       has_room = true;
     }
     if (needs_block) spare.find(bytes, stream);
+  }
+  if (is_new) {
+    limit_noise(restored.storage);
   }
   const std::uint32_t hooks = residency.hooks(*this);
   std::size_t worth = 0;
@@ -345,6 +361,7 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
     }
     if (!restored.storage) spare.find(bytes, stream);
   }
+  limit_noise(restored.storage);
   return restored;
 }
 
@@ -377,6 +394,47 @@ bool TorchRecord::restored_may_live() const {
   return restored_version_->current_version() == 0 && !restored_storage_->expired() &&
          restored_for_.extra == pass_facts().extra &&
          (original == nullptr || restored_for_.values == pass_values());
+}
+
+// For the yardstick of a check: what larger values in the same group add is taken away. No value
+// stays farther from the saved one than half a step of a group of its 16 neighbours alone, nor than
+// the noise, in the mean, of a group of Gaussian values of its own size: as their range is 5.6
+// deviations, that is 5.6 / sqrt(12) of the size in place of half a range.
+void TorchRecord::limit_noise(const c10::Storage& restored) {
+  if (pass_values() != PassValues::kYardstick || reads_original() || original == nullptr ||
+      !decided_ || !decided_->may_be_noisy()) [[likely]] {
+    return;
+  }
+  constexpr double kOfSize = 1.62;
+  constexpr std::int64_t kNeighbours = 16, kPiece = 1 << 20;
+  const at::NoGradGuard no_grad;
+  PassFacts facts = pass_facts();
+  facts.values = PassValues::kOriginal;
+  const PassFactsScope reads_saved(facts);
+  const Restored saved = restore_apart(/*last=*/false);
+  const at::ScalarType type = scalar_type(decided_->choice.type);
+  const auto elements = static_cast<std::int64_t>(bytes / c10::elementSize(type));
+  const auto values_of = [&](const c10::Storage& storage) {
+    return at::from_blob(storage.mutable_data(), {elements},
+                         at::TensorOptions().dtype(type).device(storage.device()));
+  };
+  const at::Tensor all_noisy = values_of(restored), all_saved = values_of(saved.storage);
+  const double steps = (1u << decided_->choice.bits) - 1;
+  for (std::int64_t begin = 0; begin < elements; begin += kPiece) {
+    const std::int64_t size = std::min(kPiece, elements - begin);
+    const at::Tensor values = all_noisy.narrow(0, begin, size), noisy = values.to(at::kFloat);
+    const at::Tensor exact = all_saved.narrow(0, begin, size).to(at::kFloat);
+    const at::Tensor most = exact.abs().mul_(kOfSize / steps);
+    if (const std::int64_t groups = size / kNeighbours; groups != 0) {
+      const auto by_group = [&](const at::Tensor& all) {
+        return all.narrow(0, 0, groups * kNeighbours).view({groups, kNeighbours});
+      };
+      const auto [low, high] = at::aminmax(by_group(exact), 1, /*keepdim=*/true);
+      by_group(most).clamp_max_((high - low).div_(2 * steps));
+    }
+    const at::Tensor error = noisy - exact;
+    values.copy_(at::where(error.abs() > most, exact + error.sgn() * most, noisy));
+  }
 }
 
 // Null if a spare block is needed.

@@ -163,6 +163,7 @@ class TorchRecord final : public allocator::Record {
   void check_not_lost() const;
   bool restored_may_live() const;
   struct SpareBlock;
+  void limit_noise(const c10::Storage& restored);
   c10::Storage restore_locked(allocator::Residency::RecordGuard& guard, allocator::StreamId stream,
                               SpareBlock& spare);
   // Wraps a block; throws the error of `status` if there is none.

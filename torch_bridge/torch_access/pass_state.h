@@ -42,9 +42,11 @@ bool set_backward_creates_graph(bool creates_graph) noexcept;
 // The values of compressed tensors that a pass reads. Values other than the payload's exist only if
 // Runtime::check keeps them.
 enum class PassValues : std::uint8_t {
-  kPayload,    // the default
-  kOriginal,   // the saved values
-  kUndoubted,  // the payload's if noise is beyond doubt harmless, else the saved values
+  kPayload,   // the default
+  kOriginal,  // the saved values
+  // The saved values, and next to them, where noise is beyond doubt harmless, the payload's: there
+  // each value is as far off as in the payload, but no farther than its width alone would put it.
+  kYardstick,
 };
 
 class TorchRecord;

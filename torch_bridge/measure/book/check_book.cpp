@@ -29,15 +29,17 @@ const char* verdict_name(Verdict verdict) noexcept {
 GradientErrors& GradientErrors::operator+=(const GradientErrors& other) noexcept {
   gradient += other.gradient;
   noisy += other.noisy;
-  undoubted += other.undoubted;
+  yardstick += other.yardstick;
   repeated += other.repeated;
+  batch += other.batch;
+  pairs += other.pairs;
   return *this;
 }
 
 Verdict judge(const GradientErrors& errors, double largest, unsigned bits) noexcept {
   constexpr double kSmallest = 1e-3;  // of the largest gradient
   constexpr double kSteady = 1e-3;
-  constexpr double kOfYardstick = 3;
+  constexpr double kOfYardstick = 3.5;
   constexpr double kLittle = 0.2;
   constexpr double kMuch = 0.5;
   constexpr unsigned kUsual = 4;
@@ -53,7 +55,7 @@ Verdict judge(const GradientErrors& errors, double largest, unsigned bits) noexc
   const double wider =
       bits == 0 || bits >= kUsual ? 1 : (std::exp2(kUsual) - 1) / (std::exp2(bits) - 1);
   const double noisy = std::sqrt(errors.noisy) / norm;
-  const double yardstick = std::sqrt(errors.undoubted) / norm;
+  const double yardstick = std::sqrt(errors.yardstick) / norm;
   const bool beyond = noisy > kOfYardstick * yardstick && noisy > kLittle * wider;
   const bool much = noisy > kMuch * wider;
   return beyond || much || !std::isfinite(noisy) ? Verdict::kSurprise : Verdict::kGood;
@@ -175,8 +177,10 @@ std::string CheckBook::json_locked() const {
         .field("passes", row.passes)
         .number("norm", row.passes != 0 ? std::sqrt(row.errors.gradient / passes) : NAN)
         .number("error", part(row.errors.noisy))
-        .number("yardstick", part(row.errors.undoubted))
+        .number("yardstick", part(row.errors.yardstick))
         .number("repetition", part(row.errors.repeated))
+        .number("batch",
+                row.errors.pairs != 0 ? part(row.errors.batch / row.errors.pairs * passes) : NAN)
         .text("verdict", verdict_name(verdict))
         .close();
   }

@@ -33,15 +33,16 @@ enum class Verdict : std::uint8_t {
 struct GradientErrors {
   double gradient = 0;
   double noisy = 0;      // of the difference: from the payloads, as in every run
-  double undoubted = 0;  // from payloads only where nobody doubts that noise is harmless
+  double yardstick = 0;  // with the noise that widths alone give: PassValues::kYardstick
   double repeated = 0;   // another pass over what was saved
+  double batch = 0;      // the pass before: of so many pairs of passes
+  unsigned pairs = 0;
   GradientErrors& operator+=(const GradientErrors& other) noexcept;
 };
 
 // Of a parameter with these errors; `largest`: the largest gradient's norm, squared. A surprise is
-// an error that is at once over three times the yardstick (`undoubted`) and over a fifth of the
-// gradient's norm; or over half of the norm. At less than 4 bits these parts grow as the codec's
-// steps do.
+// an error that is at once over 3.5 times the yardstick and over a fifth of the gradient's norm;
+// or over half of the norm. At less than 4 bits these parts grow as the codec's steps do.
 [[nodiscard]] Verdict judge(const GradientErrors& errors, double largest, unsigned bits) noexcept;
 
 class CheckBook {
@@ -64,6 +65,8 @@ class CheckBook {
     return watching() && !looking_.exchange(true, std::memory_order_acquire);
   }
   void end_look() noexcept { looking_.store(false, std::memory_order_release); }
+  // What a pass leaves to the next one. Only in the turn to look.
+  [[nodiscard]] std::shared_ptr<void>& between_passes() noexcept { return between_passes_; }
   struct Parameter {
     const void* leaf = nullptr;  // compare only; null: matched by name and place in the list
     std::string name;
@@ -90,6 +93,7 @@ class CheckBook {
   void write_locked();
 
   std::atomic<bool> watching_{false}, looking_{false};
+  std::shared_ptr<void> between_passes_;
   mutable std::mutex mutex_;
   ForkLock fork_lock_{ForkPlace::kCheck, mutex_};
   unsigned asked_ = 0;
