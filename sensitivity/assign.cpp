@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <queue>
 #include <utility>
@@ -12,6 +13,8 @@
 
 namespace pleat::sensitivity {
 namespace {
+
+constexpr double kAnyNoise = std::numeric_limits<double>::infinity();
 
 // All measurements are zero. Its noise() is the least positive number all the same.
 [[nodiscard]] bool is_silent(const Unit& unit) {
@@ -141,6 +144,23 @@ class Knapsack {
     return sum;
   }
 
+  // Takes steps until there is no more noise than that, whatever the room.
+  void reach(double most_noise) {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      push(i);
+    }
+    double left = noise();
+    while (left > most_noise && !steps_.empty()) {
+      const std::size_t i = steps_.top().item;
+      steps_.pop();
+      Item& item = items_[i];
+      const Candidate& next = item.hull[++item.level];
+      left -= item.chosen.noise - next.noise;
+      take(item, next);
+      push(i);
+    }
+  }
+
   // Only if the smallest widths fit. Returns the linear bound: up to the first step that does not
   // fit the greedy is optimal, and of that step the bound takes the part that fits.
   double solve() {
@@ -267,9 +287,10 @@ class Knapsack {
 };
 
 // The uniform width where it is less noise in no more bytes, which the greedy does not rule out, or
-// less than `noise` by a factor of `worth`. Silent units stay as they are.
-void prefer_uniform(std::vector<Item>& items, double noise, double worth, unsigned width,
-                    std::uint64_t room) {
+// less than `noise` by a factor of `worth`, and no more than `most_noise`. Silent units stay as
+// they are.
+void prefer_uniform(std::vector<Item>& items, double noise, double worth, double most_noise,
+                    unsigned width, std::uint64_t room) {
   std::vector<Candidate> uniform;
   uniform.reserve(items.size());
   std::uint64_t bytes = 0;
@@ -283,7 +304,7 @@ void prefer_uniform(std::vector<Item>& items, double noise, double worth, unsign
     bytes += uniform.back().bytes;
     uniform_noise += uniform.back().noise;
   }
-  if (bytes <= room && worth * uniform_noise < noise) {
+  if (bytes <= room && worth * uniform_noise < noise && uniform_noise <= most_noise) {
     for (std::size_t i = 0; i < items.size(); ++i) {
       items[i].chosen = uniform[i];
     }
@@ -291,7 +312,7 @@ void prefer_uniform(std::vector<Item>& items, double noise, double worth, unsign
 }
 
 [[nodiscard]] Assignment assign_within(const Profile& profile, double bits,
-                                       std::optional<std::uint64_t> bytes) {
+                                       std::optional<std::uint64_t> bytes, double most_noise) {
   Assignment result;
   std::vector<Item> items;
   const unsigned width = uniform_width(bits);
@@ -323,7 +344,16 @@ void prefer_uniform(std::vector<Item>& items, double noise, double worth, unsign
     // Where weights are to be moved by equal steps, each of them may matter: to make a few of them
     // much noisier for a gain that the next batch may not show has made trainings worse.
     const double worth = profile.objective == Objective::kUpdate ? 0.85 : 1;
-    prefer_uniform(items, knapsack.noise(), worth, width, room);
+    prefer_uniform(items, knapsack.noise(), worth, most_noise, width, room);
+  }
+  constexpr double kRounding = 1 + 1e-9;
+  if (knapsack.noise() > kRounding * most_noise) {
+    for (Item& item : items) {
+      item.chosen = item.hull.front();
+      item.level = 0;
+    }
+    Knapsack(items, room).reach(most_noise);
+    result.fits = false;
   }
   for (const Item& item : items) {
     result.choices[item.choice].width = item.chosen.width;
@@ -338,11 +368,20 @@ void prefer_uniform(std::vector<Item>& items, double noise, double worth, unsign
 }  // namespace
 
 Assignment assign(const Profile& profile, double bits) {
-  return assign_within(profile, bits, std::nullopt);
+  return assign_within(profile, bits, std::nullopt, kAnyNoise);
 }
 
-Assignment assign_bytes(const Profile& profile, double bits, std::uint64_t bytes) {
-  return assign_within(profile, bits, bytes);
+Assignment assign_bytes(const Profile& profile, double bits, std::uint64_t bytes,
+                        double most_noise) {
+  return assign_within(profile, bits, bytes, most_noise);
+}
+
+double noise_ceiling(double uniform, std::optional<std::uint64_t> percent) noexcept {
+  constexpr double kUsual = 0.3;
+  constexpr double kOfUniform = 2;
+  const double norm = percent ? static_cast<double>(*percent) / 100
+                              : std::max(kUsual, kOfUniform * std::sqrt(uniform));
+  return std::max(norm * norm, uniform);
 }
 
 UniformCost uniform_cost(const Profile& profile, double bits) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include "sensitivity/profile.h"
@@ -21,7 +23,7 @@ struct Assignment {
   double least_noise = 0;       // no assignment of so many bytes has less: the linear bound
   std::uint64_t bytes = 0;      // of payloads of the units in `choices`
   std::uint64_t budget = 0;     // what they were allowed
-  bool fits = true;             // false: even the smallest widths take more
+  bool fits = true;             // false: even the smallest allowed widths take more
 };
 
 // A unit counts as measured if it has a finite noise, is neither fixed nor distrusted, and has
@@ -34,8 +36,16 @@ struct Assignment {
 // the uniform, too. Never more noise than uniform_width(bits) for all, if that fits; with
 // Objective::kUpdate that width for all, unless others have less than 0.85 of its noise.
 [[nodiscard]] Assignment assign(const Profile& profile, double bits);
-// No more than `bytes` for all units with costs; those not measured keep uniform_width(bits).
-[[nodiscard]] Assignment assign_bytes(const Profile& profile, double bits, std::uint64_t bytes);
+// No more than `bytes` for all units with costs; those not measured keep uniform_width(bits). Noise
+// above `most_noise` is not allowed: where `bytes` are too few for that, `fits` is false, and the
+// widths are those of the greedy where its noise first is no more.
+[[nodiscard]] Assignment assign_bytes(const Profile& profile, double bits, std::uint64_t bytes,
+                                      double most_noise = std::numeric_limits<double>::infinity());
+// The most noise that fewer bytes may cause, squared like Assignment::noise. `uniform`: the noise
+// if all units have the uniform width, which is always allowed. `percent`: of the norm of the
+// profile's objective. Without it: 30 %, or twice the norm of the uniform's noise, whichever is
+// more.
+[[nodiscard]] double noise_ceiling(double uniform, std::optional<std::uint64_t> percent) noexcept;
 
 // Bytes and noise if every unit with costs has the uniform width of `bits` (fractions: linear
 // between two). The noise counts measured units only.

@@ -183,6 +183,61 @@ TEST(AssignTest, IsCloseToTheBestOfAllAssignments) {
   EXPECT_LT(std::exp(logarithms / cases), 1.1);
 }
 
+// The fewest bytes of all assignments with no more noise.
+std::uint64_t fewest_bytes(const Profile& profile, double most_noise, std::size_t from = 0) {
+  constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max() / 2;
+  if (from == profile.units.size()) {
+    return most_noise >= 0 ? 0 : kNone;
+  }
+  const Unit& unit = profile.units[from];
+  std::uint64_t fewest = kNone;
+  for (const WidthCost& cost : unit.costs) {
+    const double noise = unit.noise() * cost.error;
+    if ((cost.width == 0 || cost.width >= unit.floor) && noise <= most_noise) {
+      fewest = std::min(fewest, cost.bytes + fewest_bytes(profile, most_noise - noise, from + 1));
+    }
+  }
+  return fewest;
+}
+
+TEST(AssignTest, NoiseAboveTheCeilingIsNeverAssigned) {
+  PLEAT_SEED(seed);
+  std::mt19937_64 random(seed);
+  int fitting = 0;
+  int close = 0;
+  for (int round = 0; round < 400; ++round) {
+    const Profile profile = random_profile(random, 3 + random() % 3);
+    const UniformCost uniform = uniform_cost(profile, 4);
+    const std::uint64_t bytes = random() % (2 * uniform.bytes);
+    const double ceiling = uniform.noise * std::pow(10, static_cast<double>(random() % 300) / 100);
+    const Assignment assignment = assign_bytes(profile, 4, bytes, ceiling);
+    expect_sound(profile, assignment);
+    EXPECT_LE(assignment.noise, ceiling * (1 + 1e-9));
+    const std::uint64_t fewest = fewest_bytes(profile, ceiling);
+    if (assignment.fits) {
+      ++fitting;
+      EXPECT_LE(fewest, bytes);
+      continue;
+    }
+    EXPECT_TRUE(assign_bytes(profile, 4, assignment.bytes, ceiling).fits);
+    std::uint64_t largest = 0;  // the greedy is above the best by less than one unit's step
+    for (const Unit& unit : profile.units) {
+      largest = std::max(largest, unit.costs.back().bytes);
+    }
+    EXPECT_LT(assignment.bytes, fewest + largest);
+    close += assignment.bytes <= fewest + fewest / 4 ? 1 : 0;
+  }
+  EXPECT_GT(fitting, 50);
+  EXPECT_GT(close, (400 - fitting) / 2);
+}
+
+TEST(AssignTest, TheCeilingIsThirtyPercentOrTwiceTheUniformNoise) {
+  EXPECT_DOUBLE_EQ(noise_ceiling(0.01, {}), 0.09);
+  EXPECT_DOUBLE_EQ(noise_ceiling(0.04, {}), 0.16);
+  EXPECT_DOUBLE_EQ(noise_ceiling(0.04, 50), 0.25);
+  EXPECT_DOUBLE_EQ(noise_ceiling(0.04, 10), 0.04) << "the uniform width is always allowed";
+}
+
 // The first unit saves more per byte, the second more in total; there is room for one.
 TEST(AssignTest, StepThatDoesNotFitCanReplaceOneThatDid) {
   Profile profile;
