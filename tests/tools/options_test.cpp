@@ -45,8 +45,8 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
       "bits:2.5,when:forward_end,place:inplace,min_bytes:3M,seed:18446744073709551615,"
       "reuse_gradients:0,huge_pages:never,verbose:1,trust:A|+B_2,cuda:1,check:7,"
       "check_file:/tmp/found,sensitivity:on,objective:update,profile:/tmp/"
-      "p,refresh:7,budget:3GiB,probe_custom:1,trace:x.trace,trace_size:2GiB,stacks:both,"
-      "modules:1";
+      "p,refresh:7,budget:3GiB,max_noise:50,probe_custom:1,trace:x.trace,trace_size:2GiB,"
+      "stacks:both,modules:1";
   const Parsed first = parse(conf);
   EXPECT_TRUE(first.problems.empty());
   const Parsed second = parse(all_values(first.options));
@@ -65,6 +65,7 @@ TEST(OptionTable, ValuesInForceParseBackToThemselves) {
   EXPECT_EQ(second.options.profile, "/tmp/p");
   EXPECT_EQ(second.options.refresh, 7u);
   EXPECT_EQ(second.options.budget, std::size_t{3} << 30);
+  EXPECT_EQ(second.options.max_noise, 50u);
   EXPECT_TRUE(second.options.probe_custom);
   EXPECT_EQ(second.options.check, 7u);
   EXPECT_EQ(second.options.check_file, "/tmp/found");
@@ -336,8 +337,8 @@ TEST(ParseOptions, UnknownKeysAndMissingValuesAreNamed) {
   EXPECT_EQ(
       parse("bitz:4").problems.at(0),
       "pleat: PLEAT_CONF: bitz:4: no such key; known are bits, min_bytes, verbose, trust, cuda, "
-      "sensitivity, profile, budget, trace, objective, refresh, trace_size, stacks, modules, "
-      "probe_custom, when, place, recompute, reuse_gradients, huge_pages, seed");
+      "sensitivity, profile, budget, trace, objective, refresh, max_noise, trace_size, stacks, "
+      "modules, probe_custom, when, place, recompute, reuse_gradients, huge_pages, seed");
   EXPECT_TRUE(
       parse(R"(bitz:"4")").problems.at(0).starts_with("pleat: PLEAT_CONF: bitz:4: no such key; "));
   EXPECT_TRUE(parse(R"(bitz:"4,5")")

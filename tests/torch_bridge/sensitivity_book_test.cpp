@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -222,6 +225,190 @@ TEST(SensitivityBook, WidthsGoWithTheNoise) {
   (void)script.run(12);
   EXPECT_GT(script.book.width_of(1), script.book.width_of(2));
   EXPECT_LE(script.book.summary().bytes, script.book.summary().uniform_bytes);
+}
+
+// ---- a budget ----
+
+constexpr std::uint64_t kMega = 1'000'000;
+
+// A script whose payloads, of two tensors, take 110 MB at 4 bits. `at_peak` of them are there at
+// the peak of a step, beside 400 MB. The noise of 4 bits is 5 % of the gradient, that of 2 bits 25
+// %.
+struct Budgeted {
+  explicit Budgeted(double part, double at_peak, std::optional<std::uint64_t> max_noise = {})
+      : payload_part(at_peak) {
+    options.sensitivity = Sensitivity::kOn;
+    options.refresh = 0;
+    options.budget = static_cast<std::size_t>(part * peak_of(payloads_at_4));
+    options.max_noise = max_noise;
+    bits.set_uniform(4);
+    book.ask(options, 0);
+  }
+  [[nodiscard]] static Unit large_unit(std::uint64_t key, std::uint64_t step) {
+    Unit found = unit(key, step, 0.05 * 0.05 / 2);
+    for (sensitivity::WidthCost& cost : found.costs) {
+      cost.bytes *= kMega / 10;
+    }
+    return found;
+  }
+  [[nodiscard]] double peak_of(double payloads) const { return beside + payload_part * payloads; }
+  // The bytes of the widths that a forward pass finds.
+  [[nodiscard]] double payloads() const {
+    double bytes = 0;
+    for (const std::uint64_t key : {1, 2}) {
+      bytes += static_cast<double>(large_unit(key, 1).cost_at(book.width_of(key)).bytes);
+    }
+    return bytes;
+  }
+  [[nodiscard]] double noise() const {
+    double sum = 0;
+    for (const std::uint64_t key : {1, 2}) {
+      const Unit found = large_unit(key, 1);
+      sum += found.noise() * found.cost_at(book.width_of(key)).error;
+    }
+    return std::sqrt(sum);
+  }
+
+  // Passes with the forward pass before each. `beyond`: the noise that checks measure, over the
+  // predicted one. Returns the lines about the budget.
+  std::vector<std::string> run(unsigned passes, double beyond = 1) {
+    ::testing::internal::CaptureStderr();
+    while (passes-- != 0) {
+      const double taken = payloads();
+      const auto peak = static_cast<std::uint64_t>(peak_of(std::max(taken, before)));
+      (void)book.note_peak(
+          {peak, static_cast<std::uint64_t>(payload_part * std::max(taken, before)), peak});
+      before = taken;
+      const Turn turn = book.take_turn(kGraph);
+      if (turn == Turn::kMeasure) {
+        SensitivityBook::Burst burst;
+        burst.rows = {large_unit(1, book.step()), large_unit(2, book.step())};
+        burst.of_leaf = {{{1, 0.05}, {2, 0.05}}};
+        book.add_burst(kGraph, std::move(burst));
+      } else if (turn == Turn::kCheck) {
+        SensitivityBook::Check check;
+        check.predicted = noise() * noise();
+        check.measured = beyond * check.predicted;
+        book.add_check(kGraph, check);
+      }
+      if (turn != Turn::kNone) {
+        book.end_turn();
+      }
+      loudest = std::max(loudest, noise());
+    }
+    std::vector<std::string> lines;
+    std::istringstream text(::testing::internal::GetCapturedStderr());
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with("pleat: budget ") && !line.ends_with("until sensitivity is known")) {
+        lines.push_back(line);
+      }
+    }
+    return lines;
+  }
+
+  static constexpr double payloads_at_4 = 110.0 * kMega;
+  double beside = 400.0 * kMega;
+  double payload_part;
+  Options options;
+  BitsByKey bits;
+  SensitivityBook book{bits};
+  double before = 0;   // bytes of the last pass
+  double loudest = 0;  // noise of the widths in force after any pass
+};
+
+TEST(SensitivityBook, ABudgetIsMetByTheLeastNoise) {
+  Budgeted job(0.99, 1);
+  const std::vector<std::string> lines = job.run(30);
+  EXPECT_LE(job.peak_of(job.payloads()), static_cast<double>(job.options.budget));
+  EXPECT_NEAR(job.noise(), std::sqrt(0.00125 * 26), 1e-6) << "one of the two has 2 bits";
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("the peak is 485 MB, and noise is 18 % of the gradient"),
+            std::string::npos)
+      << lines[0];
+}
+
+TEST(SensitivityBook, ABudgetThatOnlyTooMuchNoiseWouldMeetChangesNoBits) {
+  for (const double at_peak : {1.0, 0.05}) {
+    Budgeted job(0.8, at_peak);
+    const std::vector<std::string> lines = job.run(30);
+    EXPECT_EQ(job.payloads(), Budgeted::payloads_at_4);
+    EXPECT_NEAR(job.loudest, 0.05, 1e-6);
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_NE(lines[0].find(at_peak == 1 ? "cannot be met: at 4 bits the peak is 510 MB"
+                                         : "cannot be met: at 4 bits the peak is 406 MB"),
+              std::string::npos)
+        << lines[0];
+  }
+}
+
+TEST(SensitivityBook, ABudgetThatCanBeMetNoLongerLeavesNoMoreBitsThanTheDefault) {
+  Budgeted job(1.3, 1);
+  EXPECT_EQ(job.run(40).size(), 1u);
+  EXPECT_GT(job.payloads(), Budgeted::payloads_at_4) << "there was room";
+  job.beside += 400.0 * kMega;
+  EXPECT_EQ(job.run(20).size(), 1u);
+  EXPECT_EQ(job.payloads(), Budgeted::payloads_at_4);
+}
+
+TEST(SensitivityBook, ALargeBatchNowAndThenLeavesTheBitsThatKeepTheBudget) {
+  Budgeted job(0.99, 1);
+  (void)job.run(40);
+  const double payloads = job.payloads();
+  EXPECT_LT(payloads, Budgeted::payloads_at_4);
+  for (const double more : {400.0 * kMega, -400.0 * kMega}) {
+    job.beside += more;
+    (void)job.run(4);
+    EXPECT_EQ(job.payloads(), payloads);
+  }
+  EXPECT_LE(job.peak_of(payloads), static_cast<double>(job.options.budget));
+}
+
+// Next to no payloads are there at the peak, so that fewer bits hardly move it.
+TEST(SensitivityBook, FewerBitsThatDoNotMeetABudgetAreTakenBack) {
+  Budgeted job(0.99, 0.05);
+  const std::vector<std::string> lines = job.run(40);
+  EXPECT_EQ(job.payloads(), Budgeted::payloads_at_4);
+  EXPECT_GT(job.loudest, 0.1) << "they were tried";
+  ASSERT_EQ(lines.size(), 1u);
+}
+
+TEST(SensitivityBook, TheBudgetThatALineNamesIsMet) {
+  for (const double at_peak : {1.0, 0.3, 0.05}) {
+    Budgeted job(0.7, at_peak);
+    const std::string line = job.run(30).at(0);
+    const std::size_t at = line.find("; budget:");
+    ASSERT_NE(at, std::string::npos) << line;
+    Budgeted second(0.7, at_peak);
+    second.options.budget = std::stoull(line.substr(at + 9)) << 20;
+    second.book.ask(second.options, 0);
+    for (const std::string& other : second.run(30)) {
+      EXPECT_EQ(other.find("cannot be met"), std::string::npos) << other;
+    }
+    EXPECT_LE(second.peak_of(second.payloads()), static_cast<double>(second.options.budget));
+  }
+}
+
+TEST(SensitivityBook, MaxNoiseSaysHowMuchABudgetMayCause) {
+  const auto payloads_with = [](std::optional<std::uint64_t> max_noise) {
+    Budgeted job(0.91, 1, max_noise);
+    (void)job.run(30);
+    EXPECT_LE(job.loudest,
+              max_noise ? std::max(static_cast<double>(*max_noise) / 100, 0.0501) : 0.3);
+    return job.payloads();
+  };
+  EXPECT_EQ(payloads_with({}), 60.0 * kMega);
+  EXPECT_EQ(payloads_with(20), Budgeted::payloads_at_4);
+  EXPECT_EQ(payloads_with(0), Budgeted::payloads_at_4);
+}
+
+// Before a step has had it: the check is in the pass that chooses the widths.
+TEST(SensitivityBook, ACheckThatFindsTooMuchNoiseGivesBitsBack) {
+  Budgeted job(0.91, 1);
+  const std::vector<std::string> lines = job.run(40, /*beyond=*/4);
+  EXPECT_LE(2 * job.loudest, 0.3);
+  EXPECT_EQ(job.payloads(), Budgeted::payloads_at_4);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("cannot be met"), std::string::npos) << lines[0];
 }
 
 }  // namespace

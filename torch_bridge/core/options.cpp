@@ -54,7 +54,8 @@ constexpr std::array kEntries{
     option<BytesOrNone<&Options::budget, 1>>(
         kUser, "budget", "none", "none, or bytes as for min_bytes",
         "peak memory per step. Pleat picks the widths with the least gradient noise that fit. "
-        "Until sensitivity is known, from a profile or a measurement, bits are `bits`"),
+        "Until sensitivity is known, from a profile or a measurement, bits are `bits`; where only "
+        "more than max_noise would fit, they stay as they are"),
     option<PathValue<&Options::trace>>(
         kUser, "trace", "none", "none, or a path",
         "the file that records all memory of tensors, for `pleat trace`; begun at the start only. "
@@ -69,6 +70,11 @@ constexpr std::array kEntries{
         kDetail, "refresh", "auto", "auto | 0..1000000000",
         "steps between two measurements of sensitivity; 0: only one; auto: 1000, then twice as "
         "many each time"),
+    option<NumberOrAuto<&Options::max_noise, 1000>>(
+        kDetail, "max_noise", "auto", "auto | 0..1000",
+        "the most noise that a budget may cause, in percent of the norm of the objective; more "
+        "saves more memory, less keeps more accuracy; auto: 30, or twice the noise of `bits` "
+        "for all, whichever is more"),
     option<BytesOrNone<&Options::trace_size, kLeastTraceBytes>>(
         kDetail, "trace_size", "none", "none, or bytes as for min_bytes, 1MiB at least",
         "upper bound of a trace on disk. At half of it the file is renamed FILE.1 and a new one "

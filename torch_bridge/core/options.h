@@ -97,8 +97,10 @@ struct Options {
   Objective objective = Objective::kAuto;
   std::string profile;  // file that says what is known of each saved tensor
   std::optional<std::uint64_t>
-      refresh;                // steps between bursts; 0: one burst; nothing: 990, 2000, ..
-  std::size_t budget = 0;     // bytes at the peak of a step, instead of bits; 0: none
+      refresh;             // steps between bursts; 0: one burst; nothing: 990, 2000, ..
+  std::size_t budget = 0;  // bytes at the peak of a step, instead of bits; 0: none
+  // The most noise of a budget, in percent; nothing: 30, or more (sensitivity::noise_ceiling()).
+  std::optional<std::uint64_t> max_noise;
   bool verify = false;        // after a measurement: of each tensor alone, what it predicts
   bool probe_custom = false;  // functions in Python may run in extra passes
   std::string trace;  // file or folder of the trace that begins with the process; empty: none

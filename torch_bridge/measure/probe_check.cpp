@@ -216,6 +216,7 @@ void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
     // The difference of two equal passes is no noise of ours.
     const double floor = book.unsteady() * clean.energy;
     double of_assigned = 0, of_uniform = 0;
+    unsigned draws = 0;
     const auto draw = [&](std::uint64_t seed) {
       const auto energies_at = [&](const Widths& widths) {
         std::vector<double> energies;
@@ -232,8 +233,12 @@ void watch_assignment(Runtime& runtime, std::uint64_t graph, const edge_list& ro
       };
       of_assigned += weighed(with_assigned);
       of_uniform += weighed(with_uniform);
+      ++draws;
+      const double all = draws * clean.energy;
+      const bool is_allowed = of_assigned <= all * book.noise_ceiling(of_uniform / all);
       // NaN counts as stale.
-      return !(of_assigned * uniform.predicted <= kTwice * of_uniform * assigned.predicted);
+      return !(is_allowed &&
+               of_assigned * uniform.predicted <= kTwice * of_uniform * assigned.predicted);
     };
     stale = draw(graph) && draw(graph + 1);  // one may be far from the mean
   }

@@ -23,7 +23,8 @@ void check_assignment(Runtime& runtime, std::uint64_t graph,
 
 // Likewise: a clean pass, one with the noise of the widths in force, and one with that of one width
 // for all; where that looks bad, two more. The ratio of the two is held against the predicted one,
-// so that how large a batch's own gradient is does not matter.
+// so that how large a batch's own gradient is does not matter. Noise above a budget's ceiling looks
+// bad, too.
 void watch_assignment(Runtime& runtime, std::uint64_t graph,
                       const torch::autograd::edge_list& roots, const ExtraPasses::Run& run);
 

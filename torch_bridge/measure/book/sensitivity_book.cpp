@@ -26,9 +26,8 @@ void SensitivityBook::ask(const Options& options, std::uint64_t rank) {
   const std::lock_guard guard(mutex_);
   const bool mode_changed =
       options.sensitivity != options_.sensitivity || options.refresh != options_.refresh;
-  if (options.budget != options_.budget) {
-    budget_bytes_.reset();
-    said_of_budget_ = Said::kNothing;
+  if (options.budget != options_.budget || options.max_noise != options_.max_noise) {
+    forget_budget();
   }
   options_ = options;
   profile_.bits = options.bits;
@@ -186,6 +185,8 @@ void SensitivityBook::add_burst(std::uint64_t structure, Burst burst) {
   graph.predicted = {std::move(burst.of_leaf), std::move(burst.weight_of_leaf)};
   graph.to_check = checks_widths();
   graph.checks = 0;
+  unmet_.reset();
+  beyond_prediction_ = 1;
   graph.is_stale = false;
   if (graph.passes >= graph.next) {
     plan_next(graph);
@@ -240,15 +241,26 @@ void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
   Graph& graph = graphs_[structure];
   graph.to_check = false;
   graph.attempts = 0;
-  if (check.distrusted.empty()) {
-    graph.predicted = {};
+  const bool is_above = note_noise_of_budget(check);
+  if (check.distrusted.empty() && options_.budget == 0) {
+    graph.predicted = {};  // no check follows before the next measurement
+  }
+  if (!check.distrusted.empty()) {
+    distrust(graph, check.distrusted);
+  } else if (!is_above) {
     return;
   }
+  changed_ = true;
+  assign();
+  write_locked();
+}
+
+// These get the default until the next measurement.
+void SensitivityBook::distrust(Graph& graph, const std::vector<std::uint64_t>& units) {
   graph.to_check = ++graph.checks < kMostChecks;  // others have new widths now
   std::string names;
   for (Unit& unit : profile_.units) {
-    if (std::find(check.distrusted.begin(), check.distrusted.end(), unit.key) !=
-        check.distrusted.end()) {
+    if (std::find(units.begin(), units.end(), unit.key) != units.end()) {
       unit.distrusted = true;
       names += (names.empty() ? "" : ", ") + unit.producer + " to " + unit.reader;
     }
@@ -257,9 +269,6 @@ void SensitivityBook::add_check(std::uint64_t structure, const Check& check) {
       stderr,
       "pleat: noise is larger than was predicted; these tensors get the default again: %s\n",
       printable(names, kLongest).c_str());
-  changed_ = true;
-  assign();
-  write_locked();
 }
 
 // ---- the file, reports --------------------------------------------------------------------------
@@ -292,23 +301,29 @@ SensitivityBook::Summary SensitivityBook::summary() const {
   Summary s;
   s.any = !profile_.units.empty();
   s.file = file_;
+  const Profile seen = seen_units();
+  // Where nothing is noisy: the bits that would be.
+  const sensitivity::Assignment assignment =
+      assignment_.choices.empty() ? assignment_of(seen, std::nullopt) : assignment_;
   Profile measured;
-  measured.bits = options_.bits;
   measured.objective = profile_.objective;
-  for (const Unit& unit : seen_units().units) {
+  auto choice = assignment.choices.begin();  // both are in the profile's order
+  for (const Unit& unit : seen.units) {
     s.units += unit.costs.empty() ? 0 : 1;
     s.distrusted += unit.distrusted ? 1 : 0;
-    if (!unit.costs.empty() && unit.is_measured()) {
+    if (!unit.may_be_noisy()) {
+      continue;
+    }
+    const std::uint8_t width = (choice++)->width;
+    if (unit.is_measured()) {
+      s.bytes += unit.cost_at(width).bytes;
       measured.units.push_back(unit);
     }
   }
   s.measured = measured.units.size();
-  const sensitivity::Assignment of_measured = assignment_of(
-      measured, goes_by_budget(measured) ? std::optional(assignment_.bytes) : std::nullopt);
-  s.objective = measured.objective;
-  s.noise = of_measured.noise;
-  s.bytes = of_measured.bytes;
-  s.bits = s.measured == 0 ? 0 : sensitivity::equivalent_bits(measured, of_measured.bytes);
+  s.objective = profile_.objective;
+  s.noise = assignment.noise;
+  s.bits = s.measured == 0 ? 0 : sensitivity::equivalent_bits(measured, s.bytes);
   const sensitivity::UniformCost uniform = sensitivity::uniform_cost(measured, options_.bits);
   s.uniform_noise = uniform.noise;
   s.uniform_bytes = uniform.bytes;

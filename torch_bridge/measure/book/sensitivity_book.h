@@ -110,6 +110,9 @@ class SensitivityBook {
   };
   // True if widths have just changed: pages of wider payloads may be free.
   bool note_peak(const Peak& peak);
+  // The most noise that the budget may cause, by the objective, where one width for all has
+  // `uniform`. Infinite where widths do not follow from a budget.
+  [[nodiscard]] double noise_ceiling(double uniform) const;
 
   // A turn has come to nothing. One line on stderr for each reason, the first time. It comes again
   // in the next pass if `again`, but not for ever.
@@ -183,13 +186,21 @@ class SensitivityBook {
   void forget_measurements(const std::vector<sensitivity::Unit>& rows);
   [[nodiscard]] sensitivity::Objective objective_locked() const noexcept;
   [[nodiscard]] sensitivity::Profile seen_units() const;
+  [[nodiscard]] bool has_passes_left() const noexcept;
   [[nodiscard]] bool goes_by_budget(const sensitivity::Profile& profile) const;
+  [[nodiscard]] double most_noise(const sensitivity::Profile& profile) const;
   [[nodiscard]] sensitivity::Assignment assignment_of(const sensitivity::Profile& profile,
                                                       std::optional<std::uint64_t> bytes) const;
   void assign();
   [[nodiscard]] std::uint64_t bytes_within_budget() const noexcept;
+  void distrust(Graph& graph, const std::vector<std::uint64_t>& units);
   [[nodiscard]] double fixed_payloads() const noexcept;
-  void say_budget(double peak, std::uint64_t process_beside);
+  void forget_budget() noexcept;
+  [[nodiscard]] bool note_noise_of_budget(const Check& check);
+  bool fit_budget(const Peak& peak, double all, double payload_part);
+  bool give_up_budget(double all);
+  void note_unmet(const Peak& peak, double all, double payload_part);
+  void say_met(const Peak& peak, double all);
   void read_file();
   void complain(const std::string& why);
   void add_refusal(const std::string& why);
@@ -216,9 +227,24 @@ class SensitivityBook {
   bool widths_are_new_ = true;  // the last peak is not theirs
   bool extra_passes_in_step_ = false;
   unsigned first_steps_ = 0;
-  enum class Said : std::uint8_t { kNothing, kUnknown, kFits, kMissing };
-  Said said_of_budget_ = Said::kNothing;
+  // ---- a budget ----
   std::optional<std::uint64_t> budget_bytes_;  // as the last peaks have it
+  std::optional<std::uint64_t> met_bytes_;     // the same, that has kept the budget for a while
+  unsigned met_steps_ = 0;                     // in a row, with these widths
+  bool by_budget_ = false;                     // the widths in force follow from it
+  // No widths below the ceiling keep the budget. The widths are those from before it was exceeded.
+  struct Unmet {
+    double given_up_at = 0;  // peak
+    double least_peak = 0;   // with the fewest bytes below the ceiling; 0: not tried
+    double least_bytes = 0;  // these
+    double noise = 0;        // with these
+    double highest = 0;      // peak since then
+    unsigned steps = 0;      // since then
+  };
+  std::optional<Unmet> unmet_;
+  double beyond_prediction_ = 1;  // measured noise over predicted, where that was above the ceiling
+  bool said_unknown_ = false, said_unmet_ = false;
+  double said_noise_ = -1;  // when a line said that the budget is met; negative: none did
   // Passes of which users have asked for one for each tensor do not count for the limit.
   unsigned rows_turns_ = 0;
   std::uint64_t bursts_ = 0, extra_passes_ = 0, counted_passes_ = 0;

@@ -47,6 +47,12 @@ void SensitivityBook::plan_watch(Graph& graph) const noexcept {
   graph.watch = checks_widths() && !options_.refresh && at < kSecondBurst ? at : 0;
 }
 
+bool SensitivityBook::has_passes_left() const noexcept {
+  const auto steps = static_cast<double>(own_steps_.load(std::memory_order_relaxed));
+  return static_cast<double>(counted_passes_) <
+         static_cast<double>(kFreePasses) + kPartOfPasses * steps;
+}
+
 SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
   ++graph.passes;
   if (options_.sensitivity == Sensitivity::kOff) {
@@ -67,10 +73,7 @@ SensitivityBook::Turn SensitivityBook::turn_of(Graph& graph) noexcept {
   if (!measures && (graph.watch == 0 || graph.passes < graph.watch)) {
     return Turn::kNone;
   }
-  const auto steps = static_cast<double>(own_steps_.load(std::memory_order_relaxed));
-  return takes_tensors_singly(options_.sensitivity) ||
-                 static_cast<double>(counted_passes_) <
-                     static_cast<double>(kFreePasses) + kPartOfPasses * steps
+  return takes_tensors_singly(options_.sensitivity) || has_passes_left()
              ? (measures ? Turn::kMeasure : Turn::kWatch)
              : Turn::kNone;
 }

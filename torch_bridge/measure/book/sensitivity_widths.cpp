@@ -1,4 +1,6 @@
 // The part of SensitivityBook that decides which widths follow from what was found.
+#include <algorithm>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -50,8 +52,7 @@ sensitivity::Objective SensitivityBook::objective() const {
   return objective_locked();
 }
 
-// ---- widths
-// --------------------------------------------------------------------------------------
+// ---- widths -------------------------------------------------------------------------------------
 
 // The units that this run has met, once it has met any: others share no bytes with it.
 Profile SensitivityBook::seen_units() const {
@@ -64,13 +65,29 @@ Profile SensitivityBook::seen_units() const {
 }
 
 bool SensitivityBook::goes_by_budget(const Profile& profile) const {
-  return options_.budget != 0 && profile_.at_peak > 0 && sensitivity::any_measured(profile);
+  return options_.budget != 0 && profile_.at_peak > 0 && (budget_bytes_ || !unmet_) &&
+         sensitivity::any_measured(profile);
+}
+
+// Of an assignment to these units that follows from the budget.
+double SensitivityBook::most_noise(const Profile& profile) const {
+  const double uniform =
+      sensitivity::uniform_cost(profile, sensitivity::uniform_width(options_.bits)).noise;
+  const double ceiling = sensitivity::noise_ceiling(uniform, options_.max_noise);
+  return std::max(ceiling / beyond_prediction_, uniform);
+}
+
+double SensitivityBook::noise_ceiling(double uniform) const {
+  const std::lock_guard guard(mutex_);
+  return by_budget_ ? sensitivity::noise_ceiling(uniform, options_.max_noise)
+                    : std::numeric_limits<double>::infinity();
 }
 
 // `bytes`: that a budget gives.
 sensitivity::Assignment SensitivityBook::assignment_of(const Profile& profile,
                                                        std::optional<std::uint64_t> bytes) const {
-  return bytes.has_value() ? sensitivity::assign_bytes(profile, options_.bits, *bytes)
+  return bytes.has_value()
+             ? sensitivity::assign_bytes(profile, options_.bits, *bytes, most_noise(profile))
          : is_of_gact(options_.sensitivity) ? sensitivity::assign_by_gact(profile, options_.bits)
                                             : sensitivity::assign(profile, options_.bits);
 }
@@ -82,11 +99,17 @@ void SensitivityBook::assign() {
   if (options_.mode != Mode::kLossy || profile_.units.empty() || !asked_for) {
     bits_.set_table({});
     assignment_ = {};
+    by_budget_ = false;
     return;
   }
   const Profile seen = seen_units();
-  assignment_ = assignment_of(
-      seen, goes_by_budget(seen) ? std::optional(bytes_within_budget()) : std::nullopt);
+  by_budget_ = goes_by_budget(seen);
+  assignment_ =
+      assignment_of(seen, by_budget_ ? std::optional(bytes_within_budget()) : std::nullopt);
+  if (by_budget_ && !assignment_.fits) {  // the next peak says whether the budget can be met
+    by_budget_ = false;
+    assignment_ = assignment_of(seen, std::nullopt);
+  }
   widths_are_new_ = true;
   std::unordered_map<std::uint64_t, const Unit*> by_key;
   for (const Unit& unit : profile_.units) {
