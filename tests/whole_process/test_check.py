@@ -49,7 +49,7 @@ PROGRAM = """
             loss = loss * float("inf")
         optimiser.zero_grad()
         if kind == "create_graph":
-            loss.backward(create_graph=True)
+            loss.backward(create_graph=bool(kind))
         elif kind == "inputs":
             loss.backward(inputs=list(net.parameters()))
         elif kind == "checkpoint":

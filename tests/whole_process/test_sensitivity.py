@@ -123,7 +123,7 @@ PROGRAM = """
             z.backward()
         elif kind == "graph_of_gradients":
             loss = loss_of(net)
-            torch.autograd.backward(loss, create_graph=True)
+            torch.autograd.backward(loss, create_graph=bool(kind))
         elif scaler:
             loss = loss_of(net)
             scaler.scale(loss).backward()

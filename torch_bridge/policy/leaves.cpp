@@ -78,7 +78,7 @@ bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind,
   }
   const bool plain = kind.accumulates && !kind.creates_graph;
   bool any = of_leaves;
-  ++passes_;
+  passes_.fetch_add(1, std::memory_order_relaxed);
   for (Read& read : reads_) {
     if (std::find(recorders.begin(), recorders.end(), read.thread) == recorders.end()) {
       continue;
@@ -88,7 +88,7 @@ bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind,
     if (!plain) {
       of_leaf.is_result.teach();
     } else if (const auto leaf = read.leaf.lock()) {
-      of_leaf.is_result.pass_without(passes_);
+      of_leaf.is_result.pass_without(passes());
       of_leaf.state = may_be_held_by_python(*leaf) ? State::kUnknown : State::kAllowed;
       remember_accumulated(read.leaf);
     }
@@ -100,7 +100,7 @@ bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind,
   }
   for (auto& [weight, known] : differentiated_) {
     if (std::exchange(known.read, false) && plain) {
-      known.lesson.pass_without(passes_);
+      known.lesson.pass_without(passes());
     }
   }
   return kind.creates_graph && !any;
@@ -131,7 +131,7 @@ void Leaves::note_code(const void* code, bool differentiates) {
     known->second.teach();
   }
   if (!differentiates) {
-    known->second.pass_without(passes_);
+    known->second.pass_without(passes());
   }
 }
 

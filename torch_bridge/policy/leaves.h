@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -84,8 +85,10 @@ class Leaves {
   // Records that a node reads the weight. Returns true if its results must be exact.
   [[nodiscard]] bool note_weight(std::uint64_t weight) noexcept;
 
-  // The number of passes so far.
-  [[nodiscard]] std::uint64_t passes() const noexcept { return passes_; }
+  // The number of passes that have begun, and one. Any thread.
+  [[nodiscard]] std::uint64_t passes() const noexcept {
+    return passes_.load(std::memory_order_relaxed);
+  }
 
   // A pass follows what this code in Python recorded, which asks for create_graph somewhere (a code
   // object; compare only). `differentiates`: it differentiates gradients of weights. Throws
@@ -121,7 +124,7 @@ class Leaves {
   std::unordered_map<std::uint64_t, Kind> kinds_;
   std::unordered_map<std::uint64_t, Differentiated> differentiated_;
   std::unordered_map<const void*, Lesson> codes_;
-  std::uint64_t passes_ = 0;
+  std::atomic<std::uint64_t> passes_{1};
   std::unordered_map<const c10::TensorImpl*, WeakLeaf> accumulated_;
   std::size_t sweep_at_ = 64;
 };

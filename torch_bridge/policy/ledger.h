@@ -93,6 +93,8 @@ class Ledger {
   [[nodiscard]] bool is_weight_leaf(const c10::TensorImpl& leaf) const noexcept {
     return leaves_.is_weight(leaf);
   }
+  // The number of passes that have begun, and one. Without the lock.
+  [[nodiscard]] std::uint64_t passes() const noexcept { return leaves_.passes(); }
   [[nodiscard]] bool expects_derivative(const void* code) const noexcept {
     return leaves_.expects_derivative(code);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <type_traits>
@@ -41,17 +40,14 @@ struct Recorder {
 
   const Node* last = nullptr;  // alive while it saves; else compare only
   std::uint64_t last_sequence = 0;
+
+  // The code that asks for create_graph and runs in this thread (compare only; null: none), looked
+  // for once before each pass.
+  const void* code = nullptr;
+  std::uint64_t looked_before_pass = 0;
 };
 constinit thread_local Recorder recorder{};
 static_assert(std::is_trivially_destructible_v<Recorder>);
-
-// What the code that runs in this thread gives away about the next pass.
-struct Foresight {
-  std::uint64_t pass = 0;
-  const void* code = nullptr;  // a code object that asks for create_graph; compare only
-};
-constinit thread_local Foresight foresight{};
-std::atomic<std::uint64_t> passes{1};  // of the process, the next one included
 
 bool assumes(const Runtime& runtime) noexcept {
   return runtime.rule.load(std::memory_order_relaxed) == Rule::kAssumed;
@@ -363,10 +359,9 @@ void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::ui
   bool news = false;
   {
     std::unique_lock lock(ledger.mutex);
-    news = ledger.end(roots, recorders, kind, std::exchange(foresight.code, nullptr));
+    news = ledger.end(roots, recorders, kind, std::exchange(recorder.code, nullptr));
     ledger.start_all(lock);
   }
-  passes.fetch_add(1, std::memory_order_relaxed);
   if (news) {
     std::fprintf(stderr,
                  "pleat: gradients of weights are differentiated (create_graph): what is saved "
@@ -386,16 +381,16 @@ std::uint64_t structure_of(const Node& node) noexcept {
 }
 
 bool expects_derivative() noexcept {
-  if (const std::uint64_t pass = passes.load(std::memory_order_relaxed);
-      std::exchange(foresight.pass, pass) != pass) {
-    foresight.code = code_that_creates_graph();
+  Ledger& ledger = Ledger::get();
+  if (const std::uint64_t pass = ledger.passes();
+      std::exchange(recorder.looked_before_pass, pass) != pass) {
+    recorder.code = code_that_creates_graph();
   }
-  if (foresight.code == nullptr) [[likely]] {
+  if (recorder.code == nullptr) [[likely]] {
     return false;
   }
-  Ledger& ledger = Ledger::get();
   const std::lock_guard guard(ledger.mutex);
-  return ledger.expects_derivative(foresight.code);
+  return ledger.expects_derivative(recorder.code);
 }
 
 bool is_made_of_weights(const Node& producer) noexcept {

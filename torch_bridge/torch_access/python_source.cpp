@@ -61,8 +61,9 @@ if kinds:
     lines = next(sharded, "")
 )python";
 
-// Python stores the names of a call's keywords as a tuple among the constants of the code. A name
-// that code uses can be a function of its module, of a class or a module there, or one imported.
+// A call takes the names of its keywords as a tuple, and before that loads their values. True among
+// computed values is not found. A name that code uses can be a function of its module, of a class
+// or a module there, or one imported.
 constexpr const char* kCreateGraphProgram = R"python(
 import dis, sys, types
 known = {}  # by the number of a code object: it, whether it asks for create_graph
@@ -74,13 +75,24 @@ def functions(name, scope):
                 kind is types.ModuleType and not value.__name__.startswith("torch")):
             found = vars(value).get(name)
             yield getattr(found, "__func__", found)  # of a static or class method
+def is_true(code, names):
+    loads = []
+    for i in dis.get_instructions(code):
+        value = code.co_consts[i.arg] if i.opname == "KW_NAMES" else i.argval
+        if type(value) is tuple and value == names:
+            behind = len(names) - names.index("create_graph")
+            if len(loads) >= behind and loads[-behind].argval is True:
+                return True
+        simple = i.opname.startswith("LOAD_") and i.opname not in ("LOAD_ATTR", "LOAD_METHOD")
+        loads = loads + [i] if simple else []
+    return False
 def asks(code, scope, depth, met):
     if code in met or len(met) > 300:
         return False
     met.append(code)
     for constant in code.co_consts:
         if type(constant) is tuple:
-            if "create_graph" in constant:
+            if "create_graph" in constant and is_true(code, constant):
                 return True
         elif type(constant) is types.CodeType and code.co_name != "<module>":
             if asks(constant, scope, depth, met):

@@ -14,9 +14,8 @@ namespace pleat::bridge {
 // "file:line" of the innermost frame of this thread that is not torch's own.
 [[nodiscard]] std::string python_line() noexcept;
 
-// The innermost code object among those that this thread runs which passes an argument by the
-// keyword create_graph, itself or in a function that it names. Null: none. Compare only: the
-// object can die.
+// The innermost code object among those that this thread runs which passes create_graph=True,
+// itself or in a function that it names. Null: none. Compare only: the object can die.
 [[nodiscard]] const void* code_that_creates_graph() noexcept;
 
 // The names of all parameters of live modules, as in torch.nn.Module.named_parameters(). If there
