@@ -42,12 +42,6 @@ struct Given {
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
   at::Tensor held;
 
-  at::Tensor unwritten() const {
-    auto living = tensor.lock();
-    return living && living->version_counter().current_version() == 0
-               ? at::Tensor(std::move(living))
-               : at::Tensor();
-  }
   // True if it is held and other code has it. Its Python object is a reference that lives as long
   // as any other.
   bool is_in_use() const {
@@ -126,39 +120,50 @@ bool may_be_taken(const at::Tensor& tensor) { return tensor.is_non_overlapping_a
 void give(const Node& node, const TorchRecord& record, const GivenTensor& given_tensor,
           bool hold) noexcept {
   try {
-    const Execution receiver = execution_of(node);
+    c10::SmallVector<GivenTensor, 2> siblings = given_to(node, record);
+    const at::Tensor& tensor = given_tensor.tensor;
+    Given given{backward_depth(),
+                execution_of(node),
+                unpacking_node(),
+                record.nonce,
+                given_tensor.variable,
+                c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
+                (hold || !siblings.empty()) && may_be_taken(tensor) ? tensor : at::Tensor()};
     Access lists;
     for (Given& one : lists->given) {
-      if (one.record == record.nonce && one.receiver == receiver) {
-        if (at::Tensor sibling = one.unwritten(); sibling.defined()) {
-          if (may_be_taken(sibling)) {
-            one.held = std::move(sibling);
-          }
-          hold = true;
+      for (GivenTensor& sibling : siblings) {
+        if (one.tensor._unsafe_get_target() == sibling.tensor.unsafeGetTensorImpl() &&
+            one.receiver == given.receiver && !one.held.defined() && may_be_taken(sibling.tensor)) {
+          one.held = std::move(sibling.tensor);
+          break;
         }
       }
     }
-    const at::Tensor& tensor = given_tensor.tensor;
-    lists->given.push_back({backward_depth(), receiver, unpacking_node(), record.nonce,
-                            given_tensor.variable,
-                            c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()),
-                            hold && may_be_taken(tensor) ? tensor : at::Tensor()});
+    lists->given.push_back(std::move(given));
   } catch (...) {
   }
 }
 
 c10::SmallVector<GivenTensor, 2> given_to(const Node& node, const TorchRecord& record) {
-  c10::SmallVector<GivenTensor, 2> found;
-  Access lists;
-  if (lists->given.empty()) {
-    return found;  // the usual case
-  }
-  const Execution receiver = execution_of(node);
-  for (const Given& one : lists->given) {
-    if (one.record == record.nonce && one.receiver == receiver) {
-      if (at::Tensor tensor = one.unwritten(); tensor.defined()) {
-        found.push_back({std::move(tensor), one.variable});
+  // To lock a weak reference can take the interpreter's lock: under no other.
+  c10::SmallVector<std::pair<c10::weak_intrusive_ptr<c10::TensorImpl>, const c10::TensorImpl*>, 2>
+      matching;
+  {
+    Access lists;
+    if (lists->given.empty()) {
+      return {};  // the usual case
+    }
+    const Execution receiver = execution_of(node);
+    for (const Given& one : lists->given) {
+      if (one.record == record.nonce && one.receiver == receiver) {
+        matching.emplace_back(one.tensor, one.variable);
       }
+    }
+  }
+  c10::SmallVector<GivenTensor, 2> found;
+  for (auto& [tensor, variable] : matching) {
+    if (auto living = tensor.lock(); living && living->version_counter().current_version() == 0) {
+      found.push_back({at::Tensor(std::move(living)), variable});
     }
   }
   return found;

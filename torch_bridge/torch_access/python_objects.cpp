@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "torch_bridge/torch_access/python_api.h"
@@ -121,7 +122,15 @@ PythonClass class_of_function(const torch::autograd::Node& node) noexcept {
 }
 
 bool may_be_held_by_python(const c10::TensorImpl& tensor) noexcept {
-  return !tensor.pyobj_slot()->has_unique_reference();
+  const void* const object = tensor.pyobj_slot()->load_pyobj();
+  // The count of references is in front of the type; from Python 3.12 on it has 32 bits. A build
+  // without the interpreter's lock spreads it.
+  if (object == nullptr || interpreter().type_offset != sizeof(void*)) {
+    return true;
+  }
+  std::uint32_t references = 0;
+  std::memcpy(&references, object, sizeof references);
+  return references != 1;
 }
 
 }  // namespace pleat::bridge
