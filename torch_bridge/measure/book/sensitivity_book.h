@@ -240,6 +240,7 @@ class SensitivityBook {
     double noise = 0;        // with these
     double highest = 0;      // peak since then
     unsigned steps = 0;      // since then
+    unsigned fitting = 0;    // steps in a row that were within the budget all the same
   };
   std::optional<Unmet> unmet_;
   double beyond_prediction_ = 1;  // measured noise over predicted, where that was above the ceiling

@@ -101,7 +101,11 @@ bool SensitivityBook::fit_budget(const Peak& peak, double all, double payload_pa
   // Peaks of equal steps differ a little. Much smaller ones are of another batch.
   constexpr double kVaries = 1.01, kMuchLess = 0.9;
   const bool fits = all <= (met_steps_ > 0 ? kVaries * budget : budget);
-  if (unmet_ && all >= kMuchLess * unmet_->given_up_at) {
+  constexpr unsigned kLong = 8;
+  if (unmet_) {
+    unmet_->fitting = all <= budget ? unmet_->fitting + 1 : 0;
+  }
+  if (unmet_ && all >= kMuchLess * unmet_->given_up_at && unmet_->fitting < kLong) {
     note_unmet(peak, all, payload_part);
     return false;
   }
@@ -111,7 +115,6 @@ bool SensitivityBook::fit_budget(const Peak& peak, double all, double payload_pa
     return false;
   }
   if (fits && all >= budget - kTolerance * margin) {
-    constexpr unsigned kLong = 8;
     budget_bytes_ = before;
     met_bytes_ = met_steps_ >= kLong ? budget_bytes_ : met_bytes_;
     say_met(peak, all);
