@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -40,9 +41,8 @@ class ZeroedMapping {
   // Makes the pages of [begin, end) accessible. Returns false, with errno unchanged, if memory is
   // short.
   [[nodiscard]] bool open(std::size_t begin, std::size_t end) noexcept {
-    constexpr std::size_t kPage = 4096;
     const int saved = errno;
-    const std::size_t first = begin & ~(kPage - 1);
+    const std::size_t first = begin & ~(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) - 1);
     const bool opened = ::mprotect(data() + first, end - first, PROT_READ | PROT_WRITE) == 0;
     errno = saved;
     return opened;

@@ -110,11 +110,11 @@ void ExpectedPayload::teach_widths(KeyLesson& lesson, const Found& found) const 
            static_cast<float>((1u << bits) - 1);
   };
   if (found.widest <= close) {
-    const unsigned fewer = lesson.least_bits == 8 ? 4 : 2;
-    const bool is_narrow = lesson.least_bits != 0 && step_at(fewer) <= close / 2;
+    const std::uint8_t fewer = lesson.least_bits == 8 ? 4 : 2;
+    const bool is_narrow = lesson.least_bits > fewer && step_at(fewer) <= close / 2;
     lesson.narrow = is_narrow ? lesson.narrow + 1 : 0;
     if (lesson.narrow == KeyLesson::kNarrow) {
-      lesson.least_bits = lesson.least_bits == 8 ? 4 : 0;
+      lesson.least_bits = fewer;
       lesson.narrow = 0;
     }
     return;
