@@ -109,9 +109,6 @@ SUBCLASSES = """
         x = w * 2 + 1
         x.area_of_mine = 7.0
         return x
-    def lately():                        # the attribute comes after the save
-        x = w * 2 + 1
-        return x
     def through(make, area):
         y = Scaled.apply(make(), area)
         y.square().mean().backward()

@@ -72,24 +72,40 @@ void Leaves::remember_accumulated(const WeakLeaf& leaf) {
   }
 }
 
-bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind, bool of_leaves) {
+void Leaves::LeafRead::look() {
+  if (const auto living = leaf.lock()) {
+    lives = true;
+    held_by_python = may_be_held_by_python(*living);
+  }
+}
+
+std::vector<Leaves::LeafRead> Leaves::reads_by(std::span<const std::uint64_t> recorders) const {
+  std::vector<LeafRead> reads;
+  for (const Read& read : reads_) {
+    if (std::find(recorders.begin(), recorders.end(), read.thread) != recorders.end()) {
+      reads.push_back({read.leaf, read.kind});
+    }
+  }
+  return reads;
+}
+
+bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, std::span<const LeafRead> reads,
+                        PassKind kind, bool of_leaves) {
   if (kinds_.size() >= kMostLessons) {
     kinds_.clear();
   }
+  if (differentiated_.size() >= kMostLessons) {
+    differentiated_.clear();
+  }
   const bool plain = kind.accumulates && !kind.creates_graph;
-  bool any = of_leaves;
   passes_.fetch_add(1, std::memory_order_relaxed);
-  for (Read& read : reads_) {
-    if (std::find(recorders.begin(), recorders.end(), read.thread) == recorders.end()) {
-      continue;
-    }
-    any = true;
+  for (const LeafRead& read : reads) {
     Kind& of_leaf = kinds_[read.kind];
     if (!plain) {
       of_leaf.is_result.teach();
-    } else if (const auto leaf = read.leaf.lock()) {
+    } else if (read.lives) {
       of_leaf.is_result.pass_without(passes());
-      of_leaf.state = may_be_held_by_python(*leaf) ? State::kUnknown : State::kAllowed;
+      of_leaf.state = read.held_by_python ? State::kUnknown : State::kAllowed;
       remember_accumulated(read.leaf);
     }
   }
@@ -99,18 +115,11 @@ bool Leaves::begin_pass(std::span<const std::uint64_t> recorders, PassKind kind,
     });
   }
   for (auto& [weight, known] : differentiated_) {
-    if (std::exchange(known.read, false) && plain) {
+    if (std::exchange(known.read, false) && !kind.creates_graph) {
       known.lesson.pass_without(passes());
     }
   }
-  return kind.creates_graph && !any;
-}
-
-void Leaves::differentiate(std::uint64_t weight) {
-  if (differentiated_.size() >= kMostLessons) {
-    differentiated_.clear();
-  }
-  differentiated_[weight].lesson.teach();
+  return kind.creates_graph && reads.empty() && !of_leaves;
 }
 
 bool Leaves::note_weight(std::uint64_t weight) noexcept {

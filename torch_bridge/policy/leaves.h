@@ -72,15 +72,28 @@ class Leaves {
   [[nodiscard]] bool note_read(const torch::autograd::AccumulateGrad& leaf,
                                const torch::autograd::Node& node);
 
-  // Begins a pass over nodes that these threads recorded. `of_leaves`: its roots depend on a leaf
-  // that made them exact. Returns true if it is over weights alone and makes a graph: its gradients
-  // are differentiated again. Throws std::bad_alloc.
-  [[nodiscard]] bool begin_pass(std::span<const std::uint64_t> recorders, PassKind kind,
-                                bool of_leaves);
+  // A leaf that the graph of a pass reads.
+  struct LeafRead {
+    c10::weak_intrusive_ptr<c10::TensorImpl> leaf;
+    std::uint64_t kind;
+    bool lives = false;
+    bool held_by_python = false;
+
+    // Sets `lives` and `held_by_python`. Can take the interpreter's lock: under no other.
+    void look();
+  };
+  // The reads by nodes that these threads recorded. Throws std::bad_alloc.
+  [[nodiscard]] std::vector<LeafRead> reads_by(std::span<const std::uint64_t> recorders) const;
+
+  // Begins a pass over nodes that these threads recorded, with their reads. `of_leaves`: its roots
+  // depend on a leaf that made them exact. Returns true if it is over weights alone and makes a
+  // graph: its gradients are differentiated again. Throws std::bad_alloc.
+  [[nodiscard]] bool begin_pass(std::span<const std::uint64_t> recorders,
+                                std::span<const LeafRead> reads, PassKind kind, bool of_leaves);
 
   // Weights by their number (leaf_numbers.h): the script may make the same weight anew in each
   // step. Records that a pass differentiates gradients of this weight. Throws std::bad_alloc.
-  void differentiate(std::uint64_t weight);
+  void differentiate(std::uint64_t weight) { differentiated_[weight].lesson.teach(); }
   [[nodiscard]] bool differentiates_any() const noexcept { return !differentiated_.empty(); }
   // Records that a node reads the weight. Returns true if its results must be exact.
   [[nodiscard]] bool note_weight(std::uint64_t weight) noexcept;

@@ -94,7 +94,7 @@ void Ledger::wait_for_proof(Claim& claim, const Node& node) {
       constexpr std::size_t kMost = 4096;  // limit for forward passes without a backward
       if (without_proof_.size() < kMost) {
         (void)marks_.of(node);
-        without_proof_.emplace_back(&node, hash);
+        without_proof_.push_back({&node, node.sequence_nr(), hash});
       }
       refuse(claim, Exactness::kPole);
       return;
@@ -229,7 +229,8 @@ void Ledger::differentiate_weights(const torch::autograd::edge_list& roots) {
 }
 
 bool Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
-                 PassKind kind, const void* code) noexcept {
+                 std::span<const Leaves::LeafRead> reads, PassKind kind,
+                 const void* code) noexcept {
   bool news = false;
   judge_late_poles(recorders);
   try {
@@ -237,7 +238,7 @@ bool Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::u
       const GraphMarks::Mark* const mark = any_derivative_ ? known(root.function.get()) : nullptr;
       return mark != nullptr && mark->derivative;
     });
-    const bool differentiates = leaves_.begin_pass(recorders, kind, of_leaves);
+    const bool differentiates = leaves_.begin_pass(recorders, reads, kind, of_leaves);
     if (differentiates) {
       news = !leaves_.differentiates_any();
       differentiate_weights(roots);
@@ -379,16 +380,15 @@ void Ledger::note_late(const Node& node, const Node& opener) {
 
 // Which of the nodes that got no proof had a pole behind them in the pass that begins.
 void Ledger::judge_late_poles(std::span<const std::uint64_t> recorders) noexcept {
-  std::erase_if(without_proof_, [&](const auto& without) {
-    const auto& [node, hash] = without;
-    const GraphMarks::Mark* const mark = marks_.find(node);
-    if (mark == nullptr) {
+  std::erase_if(without_proof_, [&](const WithoutProof& without) {
+    const GraphMarks::Mark* const mark = marks_.find(without.node);
+    if (mark == nullptr || mark->sequence != without.sequence) {
       return true;  // the node is dead: no pass came over it
     }
     if (std::find(recorders.begin(), recorders.end(), mark->thread) == recorders.end()) {
       return false;
     }
-    if (const auto known = no_proof_for_.find(hash); known != no_proof_for_.end()) {
+    if (const auto known = no_proof_for_.find(without.hash); known != no_proof_for_.end()) {
       if (mark->open) {
         known->second.teach();
       } else {

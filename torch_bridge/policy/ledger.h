@@ -84,12 +84,19 @@ class Ledger {
   // of the leaves. The same in every step and process.
   [[nodiscard]] std::uint64_t structure_of(const torch::autograd::Node& node);
 
+  [[nodiscard]] std::vector<Leaves::LeafRead> leaves_read_by(
+      std::span<const std::uint64_t> recorders) const {
+    return leaves_.reads_by(recorders);
+  }
   // Ends the proofs for nodes of these threads: backward begins over them. `code`: of
   // Leaves::note_code(); null: none. Returns true if this is the first pass that differentiates
   // gradients of weights.
   [[nodiscard]] bool end(const torch::autograd::edge_list& roots,
-                         std::span<const std::uint64_t> recorders, PassKind kind,
+                         std::span<const std::uint64_t> recorders,
+                         std::span<const Leaves::LeafRead> reads, PassKind kind,
                          const void* code) noexcept;
+  // No pass of its own followed what this code recorded.
+  void note_plain_code(const void* code) { leaves_.note_code(code, false); }
   [[nodiscard]] bool is_weight_leaf(const c10::TensorImpl& leaf) const noexcept {
     return leaves_.is_weight(leaf);
   }
@@ -142,7 +149,12 @@ class Ledger {
   std::vector<TorchRecord*> to_start_;  // each with a counted reference
   // Nodes of the script that get no proof, as hashes of their classes and those of their ancestors.
   std::unordered_map<std::uint64_t, Lesson> no_proof_for_;
-  std::vector<std::pair<const torch::autograd::Node*, std::uint64_t>> without_proof_;
+  struct WithoutProof {
+    const torch::autograd::Node* node;  // compare only
+    std::uint64_t sequence;
+    std::uint64_t hash;
+  };
+  std::vector<WithoutProof> without_proof_;
   ForkLock fork_lock_{ForkPlace::kProofs, mutex};
 };
 

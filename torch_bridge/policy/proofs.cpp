@@ -356,10 +356,19 @@ void note_node(Runtime& runtime, const Node& node) noexcept {
 void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
                 PassKind kind) noexcept {
   Ledger& ledger = Ledger::get();
+  std::vector<Leaves::LeafRead> reads;
+  try {
+    {
+      const std::lock_guard guard(ledger.mutex);
+      reads = ledger.leaves_read_by(recorders);
+    }
+    std::for_each(reads.begin(), reads.end(), [](Leaves::LeafRead& read) { read.look(); });
+  } catch (...) {  // memory is short: leaves without an entry stay exact
+  }
   bool news = false;
   {
     std::unique_lock lock(ledger.mutex);
-    news = ledger.end(roots, recorders, kind, std::exchange(recorder.code, nullptr));
+    news = ledger.end(roots, recorders, reads, kind, std::exchange(recorder.code, nullptr));
     ledger.start_all(lock);
   }
   if (news) {
@@ -382,9 +391,15 @@ std::uint64_t structure_of(const Node& node) noexcept {
 
 bool expects_derivative() noexcept {
   Ledger& ledger = Ledger::get();
-  if (const std::uint64_t pass = ledger.passes();
-      std::exchange(recorder.looked_before_pass, pass) != pass) {
-    recorder.code = code_that_creates_graph();
+  try {
+    if (const std::uint64_t pass = ledger.passes();
+        std::exchange(recorder.looked_before_pass, pass) != pass) {
+      if (const void* const before = std::exchange(recorder.code, code_that_creates_graph())) {
+        const std::lock_guard guard(ledger.mutex);
+        ledger.note_plain_code(before);  // another thread's pass has begun, or none
+      }
+    }
+  } catch (...) {  // memory is short
   }
   if (recorder.code == nullptr) [[likely]] {
     return false;

@@ -80,7 +80,7 @@ Object new_globals(const char* module) noexcept {
   return globals;
 }
 
-bool run(const char* program, const Object& globals) noexcept {
+bool run_or_raise(const char* program, const Object& globals) noexcept {
   const Api& python = api();
   constexpr int kFileInput = 257;  // Py_file_input
   bool done = false;
@@ -91,6 +91,11 @@ bool run(const char* program, const Object& globals) noexcept {
                             : nullptr);
     done = result.get() != nullptr;
   }
+  return done;
+}
+
+bool run(const char* program, const Object& globals) noexcept {
+  const bool done = run_or_raise(program, globals);
   forget_error();  // the program's errors must not reach the job
   return done;
 }

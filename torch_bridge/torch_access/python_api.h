@@ -14,6 +14,7 @@ namespace pleat::bridge::python {
   ROW(void*, PyGILState_GetThisThreadState, ())                       \
   ROW(int, PyGILState_Ensure, ())                                     \
   ROW(int, PyGILState_Check, ())                                      \
+  ROW(int, Py_AddPendingCall, (int (*)(void*), void*))                \
   ROW(void, PyGILState_Release, (int))                                \
   ROW(void*, PyEval_GetFrame, ())                                     \
   ROW(void*, PyFrame_GetBack, (void*))                                \
@@ -99,6 +100,8 @@ void forget_error() noexcept;
 [[nodiscard]] Object new_globals(const char* module = nullptr) noexcept;
 // Runs a program on its variables. False if it fails; forget_error() clears its error.
 bool run(const char* program, const Object& globals) noexcept;
+// The same, but leaves the error pending.
+bool run_or_raise(const char* program, const Object& globals) noexcept;
 // A variable of a program; null: no such variable.
 [[nodiscard]] Object variable(const Object& globals, const char* name) noexcept;
 
