@@ -23,7 +23,7 @@ class ZeroedMapping {
     if (!open(0, bytes)) reset();
     return data_ != nullptr;
   }
-  // The same without access, until open(): what is accessible counts against RLIMIT_DATA.
+  // The same without access, until open(): accessible pages count against RLIMIT_DATA.
   [[nodiscard]] bool reserve(std::size_t bytes) noexcept {
     reset();
     const int saved = errno;

@@ -396,10 +396,10 @@ bool TorchRecord::restored_may_live() const {
          (original == nullptr || restored_for_.values == pass_values());
 }
 
-// For the yardstick of a check: what larger values in the same group add is taken away. No value
-// stays farther from the saved one than half a step of a group of its 16 neighbours alone, nor than
-// the noise, in the mean, of a group of Gaussian values of its own size: as their range is 5.6
-// deviations, that is 5.6 / sqrt(12) of the size in place of half a range.
+// For the yardstick of a check: takes away the noise that larger values in the same group add. No
+// value stays farther from the saved one than half a step of a group of its 16 neighbours alone,
+// nor than the noise, in the mean, of a group of Gaussian values of its own size: as their range
+// is 5.6 deviations, that is 5.6 / sqrt(12) of the size in place of half a range.
 void TorchRecord::limit_noise(const c10::Storage& restored) {
   if (pass_values() != PassValues::kYardstick || reads_original() || original == nullptr ||
       !decided_ || !decided_->may_be_noisy()) [[likely]] {

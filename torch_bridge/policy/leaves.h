@@ -6,7 +6,7 @@
 //
 // A leaf counts as a weight if it is a torch.nn.Parameter, or if an earlier backward pass has
 // accumulated into it. The gradient of a weight is a result, too, if the script differentiates it
-// (create_graph): what depends on such a weight is exact. Guarded by the ledger's lock.
+// (create_graph): all that depends on such a weight is exact. Guarded by the ledger's lock.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,8 +33,8 @@ struct PassKind {
   bool keeps_graph = false;
 };
 
-// What one event of the script teaches. It holds until as many plain passes in a row showed nothing
-// of it, and four times as many each time it comes back.
+// A lesson that one event of the script teaches. It ends after so many plain passes in a row
+// without the event. Each time the event comes back, the lesson holds four times as long.
 class Lesson {
  public:
   static constexpr std::uint32_t kPlainPasses = 10;

@@ -1,10 +1,7 @@
 #include "torch_bridge/policy/ledger.h"
 
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "sensitivity/key.h"
@@ -17,7 +14,6 @@
 
 namespace pleat::bridge {
 
-using torch::autograd::AccumulateGrad;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
@@ -175,59 +171,6 @@ void Ledger::start_all(std::unique_lock<std::mutex>& lock) noexcept {
   }
 }
 
-void Ledger::note_leaves(const Node& node) {
-  bool derivative = false, differentiated = false;
-  for (const Edge& edge : node.next_edges()) {
-    if (!edge.is_valid()) {
-      continue;
-    }
-    if (class_of(*edge.function).accumulate_grad) {
-      const auto& leaf = static_cast<const AccumulateGrad&>(*edge.function);
-      derivative |= leaves_.note_read(leaf, node);
-      differentiated |= leaves_.differentiates_any() && leaves_.note_weight(number_of_weight(leaf));
-    } else if (any_derivative_) {
-      if (const GraphMarks::Mark* const mark = known(edge.function.get())) {
-        derivative |= mark->derivative;
-        differentiated |= mark->differentiated;
-      }
-    }
-  }
-  if (derivative || differentiated) {
-    GraphMarks::Mark& mark = marks_.of(node);
-    mark.derivative |= derivative;
-    mark.differentiated |= differentiated;
-    any_derivative_ = true;
-  }
-}
-
-bool Ledger::is_derivative(const Node& node) noexcept {
-  const GraphMarks::Mark* const mark = any_derivative_ ? known(&node) : nullptr;
-  return mark != nullptr && (mark->derivative || mark->differentiated);
-}
-
-std::uint64_t Ledger::number_of_weight(const AccumulateGrad& leaf) {
-  return leaf_numbers_.structure_of(leaf, is_weight_leaf(*leaf.variable.unsafeGetTensorImpl()));
-}
-
-void Ledger::differentiate_weights(const torch::autograd::edge_list& roots) {
-  std::vector<const Node*> walk;
-  std::unordered_set<const Node*> met;
-  const auto meet = [&](const Edge& edge) {
-    if (edge.is_valid() && met.insert(edge.function.get()).second) {
-      walk.push_back(edge.function.get());
-    }
-  };
-  std::for_each(roots.begin(), roots.end(), meet);
-  while (!walk.empty()) {
-    const Node& node = *walk.back();
-    walk.pop_back();
-    if (class_of(node).accumulate_grad) {
-      leaves_.differentiate(number_of_weight(static_cast<const AccumulateGrad&>(node)));
-    }
-    std::for_each(node.next_edges().begin(), node.next_edges().end(), meet);
-  }
-}
-
 bool Ledger::end(const torch::autograd::edge_list& roots, std::span<const std::uint64_t> recorders,
                  std::span<const Leaves::LeafRead> reads, PassKind kind,
                  const void* code) noexcept {
@@ -378,7 +321,7 @@ void Ledger::note_late(const Node& node, const Node& opener) {
   }
 }
 
-// Which of the nodes that got no proof had a pole behind them in the pass that begins.
+// Teaches, for each node that got no proof, whether the pass that begins has a pole behind it.
 void Ledger::judge_late_poles(std::span<const std::uint64_t> recorders) noexcept {
   std::erase_if(without_proof_, [&](const WithoutProof& without) {
     const GraphMarks::Mark* const mark = marks_.find(without.node);

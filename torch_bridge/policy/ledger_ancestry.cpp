@@ -12,6 +12,7 @@
 #include "torch_bridge/policy/node_class.h"
 #include "torch_bridge/policy/recognised.h"
 #include "torch_bridge/torch_access/python_objects.h"
+#include "torch_bridge/torch_access/recording.h"
 
 namespace pleat::bridge {
 
@@ -94,6 +95,50 @@ const Node* behind_views(const Node* node) noexcept {
 const GraphMarks::Mark* Ledger::known(const Node* node) noexcept {
   const GraphMarks::Mark* const mark = node != nullptr ? marks_.find(node) : nullptr;
   return mark != nullptr && mark->is_of(*node) ? mark : nullptr;
+}
+
+// ---- leaves -------------------------------------------------------------------------------------
+
+void Ledger::note_leaves(const Node& node) {
+  bool derivative = false, differentiated = false;
+  for (const Edge& edge : node.next_edges()) {
+    if (!edge.is_valid()) {
+      continue;
+    }
+    if (class_of(*edge.function).accumulate_grad) {
+      const auto& leaf = static_cast<const AccumulateGrad&>(*edge.function);
+      derivative |= leaves_.note_read(leaf, node);
+      differentiated |= leaves_.differentiates_any() && leaves_.note_weight(number_of_weight(leaf));
+    } else if (any_derivative_) {
+      if (const GraphMarks::Mark* const mark = known(edge.function.get())) {
+        derivative |= mark->derivative;
+        differentiated |= mark->differentiated;
+      }
+    }
+  }
+  if (derivative || differentiated) {
+    GraphMarks::Mark& mark = marks_.of(node);
+    mark.derivative |= derivative;
+    mark.differentiated |= differentiated;
+    any_derivative_ = true;
+  }
+}
+
+bool Ledger::is_derivative(const Node& node) noexcept {
+  const GraphMarks::Mark* const mark = any_derivative_ ? known(&node) : nullptr;
+  return mark != nullptr && (mark->derivative || mark->differentiated);
+}
+
+std::uint64_t Ledger::number_of_weight(const AccumulateGrad& leaf) {
+  return leaf_numbers_.structure_of(leaf, is_weight_leaf(*leaf.variable.unsafeGetTensorImpl()));
+}
+
+void Ledger::differentiate_weights(const torch::autograd::edge_list& roots) {
+  visit_nodes(roots, [&](const Node& node) {
+    if (class_of(node).accumulate_grad) {
+      leaves_.differentiate(number_of_weight(static_cast<const AccumulateGrad&>(node)));
+    }
+  });
 }
 
 // ---- linear algebra ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@
 #include "torch_bridge/policy/recognised.h"
 #include "torch_bridge/policy/saved_by.h"
 #include "torch_bridge/policy/treatment.h"
-#include "torch_bridge/torch_access/python_source.h"
+#include "torch_bridge/torch_access/create_graph_code.h"
 
 namespace pleat::bridge {
 namespace {
@@ -373,7 +373,7 @@ void end_proofs(const torch::autograd::edge_list& roots, std::span<const std::ui
   }
   if (news) {
     std::fprintf(stderr,
-                 "pleat: gradients of weights are differentiated (create_graph): what is saved "
+                 "pleat: gradients of weights are differentiated (create_graph): all that is saved "
                  "behind these weights is exact until %u passes in a row are plain\n",
                  Lesson::kPlainPasses);
   }

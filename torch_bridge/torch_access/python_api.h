@@ -92,6 +92,21 @@ class Object {
   void* object_;
 };
 
+// Calls visit(frame, code) for the frames of this thread, from the innermost on, until it returns
+// true. Under the lock.
+template <class Visit>
+void visit_frames(const Visit& visit) {
+  const Api& python = api();
+  void* const innermost = python.PyEval_GetFrame();
+  if (innermost == nullptr) return;
+  python.Py_IncRef(innermost);
+  for (Object frame(innermost); frame.get() != nullptr;
+       frame.reset(python.PyFrame_GetBack(frame.get()))) {
+    const Object code(python.PyFrame_GetCode(frame.get()));
+    if (visit(frame.get(), code.get())) return;
+  }
+}
+
 // Clears a pending error, under the lock; a KeyboardInterrupt is raised again in the script.
 void forget_error() noexcept;
 

@@ -14,10 +14,6 @@ namespace pleat::bridge {
 // "file:line" of the innermost frame of this thread that is not torch's own.
 [[nodiscard]] std::string python_line() noexcept;
 
-// The innermost code object among those that this thread runs which passes create_graph=True,
-// itself or in a function that it names. Null: none. Compare only: the object can die.
-[[nodiscard]] const void* code_that_creates_graph() noexcept;
-
 // The names of all parameters of live modules, as in torch.nn.Module.named_parameters(). If there
 // are several root modules, the class of the root precedes the name. Keys compare only.
 [[nodiscard]] std::unordered_map<const c10::TensorImpl*, std::string> parameter_names() noexcept;

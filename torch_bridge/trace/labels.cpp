@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "torch_bridge/core/runtime.h"
+#include "torch_bridge/torch_access/recording.h"
 #include "torch_bridge/trace/state.h"
 #include "torch_bridge/trace/trace.h"
 
@@ -41,24 +42,14 @@ void walk(const torch::autograd::edge_list& roots) {
   std::erase_if(labels.leaves, [](const Leaf& leaf) { return leaf.tensor.expired(); });
   labels.known.clear();
   for (const Leaf& leaf : labels.leaves) labels.known.insert(leaf.tensor._unsafe_get_target());
-  std::vector<const Node*> met;
-  std::unordered_set<const Node*> seen;
-  const auto meet = [&](const torch::autograd::Edge& edge) {
-    const Node* const node = edge.function.get();
-    if (node != nullptr && seen.insert(node).second) met.push_back(node);
-  };
-  for (const torch::autograd::Edge& root : roots) meet(root);
-  while (!met.empty()) {
-    const Node& node = *met.back();
-    met.pop_back();
+  visit_nodes(roots, [](const Node& node) {
     if (typeid(node) == typeid(AccumulateGrad)) {
       const at::Tensor& variable = static_cast<const AccumulateGrad&>(node).variable;
       if (labels.known.insert(variable.unsafeGetTensorImpl()).second) {
         labels.leaves.push_back({WeakTensor(variable.getIntrusivePtr())});
       }
     }
-    for (const torch::autograd::Edge& edge : node.next_edges()) meet(edge);
-  }
+  });
 }
 
 // Labels the tensor's block, unless it is the one that was labelled last.

@@ -65,7 +65,7 @@ class CheckBook {
     return watching() && !looking_.exchange(true, std::memory_order_acquire);
   }
   void end_look() noexcept { looking_.store(false, std::memory_order_release); }
-  // What a pass leaves to the next one. Only in the turn to look.
+  // State that a pass leaves to the next one. Only in the turn to look.
   [[nodiscard]] std::shared_ptr<void>& between_passes() noexcept { return between_passes_; }
   struct Parameter {
     const void* leaf = nullptr;  // compare only; null: matched by name and place in the list
