@@ -40,6 +40,7 @@ enum class EventKind : std::uint8_t {
   kOther,       // statistics changed for another reason
   kPagesTouch,  // free pages from `address` on are handed out; `bytes` of them were not resident
   kPagesMove,   // `bytes` of resident pages went to `address`, which had none
+  kPlan,        // StoreForm::kPlanned: `bytes` is the size that the payload would have; 0: raw
 };
 
 // The place of a payload.
@@ -48,6 +49,7 @@ enum class PayloadPlace : std::uint8_t {
   kChunk,     // in a range of a chunk
   kOwnBlock,  // in a block of its own
   kInPlace,   // in the block that it was encoded from
+  kArgument,  // of kPlan: the argument's payload would serve
 };
 
 struct Event {
@@ -62,7 +64,7 @@ struct Event {
   RecordId record{};  // of kAllocate and kPayloadAllocate: the record whose payload goes there
   TensorKey key{};
   std::uint32_t phase = 0;                   // the thread's current phase; 0: unknown
-  PayloadPlace place = PayloadPlace::kNone;  // of kEncode
+  PayloadPlace place = PayloadPlace::kNone;  // of kEncode and kPlan
   // The change of each kind of statistic by the event, in bytes, indexed by StatKind.
   std::array<std::int64_t, kStatKinds> change{};
 };

@@ -8,12 +8,12 @@
 
 #include "allocator/event_sink.h"
 #include "allocator/ids.h"
-#include "allocator/residency/block_codec.h"
-#include "allocator/residency/block_memory.h"
-#include "allocator/residency/payload_arena.h"
-#include "allocator/residency/residency.h"
-#include "allocator/residency/stream_order.h"
+#include "allocator/lifecycle/residency.h"
 #include "allocator/statistics.h"
+#include "allocator/store/block_codec.h"
+#include "allocator/store/block_memory.h"
+#include "allocator/store/payload_arena.h"
+#include "allocator/store/stream_order.h"
 
 namespace pleat::allocator {
 

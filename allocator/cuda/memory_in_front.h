@@ -10,7 +10,7 @@
 
 #include "allocator/cuda/driver.h"
 #include "allocator/cuda/raw_memory.h"
-#include "allocator/residency/block_memory.h"
+#include "allocator/store/block_memory.h"
 
 namespace pleat::allocator::cuda {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "allocator/cuda/driver.h"
-#include "allocator/residency/stream_order.h"
+#include "allocator/store/stream_order.h"
 
 namespace pleat::allocator::cuda {
 

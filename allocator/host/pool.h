@@ -15,8 +15,8 @@
 #include "allocator/event_sink.h"
 #include "allocator/host/device.h"
 #include "allocator/ids.h"
-#include "allocator/residency/block_memory.h"
 #include "allocator/statistics.h"
+#include "allocator/store/block_memory.h"
 
 namespace pleat::allocator {
 

@@ -1,5 +1,5 @@
 // Byte ranges against a naive set of covered bytes.
-#include "allocator/residency/byte_ranges.h"
+#include "allocator/store/byte_ranges.h"
 
 #include <bitset>
 

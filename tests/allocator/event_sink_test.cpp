@@ -13,7 +13,7 @@
 
 #include "allocator/host/host_device.h"
 #include "allocator/host/pool.h"
-#include "allocator/residency/residency.h"
+#include "allocator/lifecycle/residency.h"
 #include "residency_life.h"
 #include "test_support.h"
 
@@ -42,7 +42,7 @@ struct EventsTest : ::testing::Test {
     {
       Residency::RecordGuard guard(residency, *record);
       Residency::RestoreStatus status{};
-      restored = residency.restore_locked(guard, *record, StreamId{}, &status);
+      restored = residency.restore_locked(guard, *record, StreamId{}, {}, &status);
     }
     residency.release(restored);
     residency.drop(record);

@@ -19,7 +19,7 @@
 
 #include "allocator/host/host_device.h"
 #include "allocator/host/pool.h"
-#include "allocator/residency/payload_arena.h"
+#include "allocator/store/payload_arena.h"
 #include "test_support.h"
 
 namespace pleat::allocator {

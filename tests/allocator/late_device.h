@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "allocator/residency/block_codec.h"
-#include "allocator/residency/block_memory.h"
-#include "allocator/residency/stream_order.h"
+#include "allocator/store/block_codec.h"
+#include "allocator/store/block_memory.h"
+#include "allocator/store/stream_order.h"
 
 namespace pleat::allocator::testing {
 
@@ -380,6 +380,13 @@ class LateCodec final : public BlockCodec {
     const std::size_t half = r.source_bytes / 2;
     if (way(r) == kGivesUpAtOnce || capacity < half) return {};
     ++encodes[r.nonce];
+    if (payload == r.source) {
+      auto* const bytes = static_cast<unsigned char*>(payload);
+      device_.submit(r.stream, {{bytes, r.source_bytes, true}}, [=] {
+        for (std::size_t i = 0; i < half; ++i) bytes[i] = static_cast<unsigned char>(~bytes[i]);
+      });
+      return {CodecStatus::kOk, half, form_of(r), {}};
+    }
     EncodeResult result{CodecStatus::kOk, half, form_of(r), {}};
     const bool queued = way(r) == kVerdictGood || way(r) == kVerdictBad;
     auto verdict = std::make_shared<Verdict>();
@@ -399,18 +406,10 @@ class LateCodec final : public BlockCodec {
     if (!queued) return result;
     verdict->clock = device_.clock_of(r.stream);
     result.status = CodecStatus::kQueued;
-    result.ticket = {++last_ticket_};
+    ++last_ticket_;
+    result.ticket = {last_ticket_, /*lossy=*/last_ticket_ % 2 == 0};
     verdicts_[last_ticket_] = verdict;
     return result;
-  }
-  EncodeResult encode_in_place(const EncodeRequest& r, const EncodePlan&) noexcept override {
-    ++encodes[r.nonce];
-    const std::size_t half = r.source_bytes / 2;
-    auto* const bytes = static_cast<unsigned char*>(r.source);
-    device_.submit(r.stream, {{bytes, r.source_bytes, true}}, [=] {
-      for (std::size_t i = 0; i < half; ++i) bytes[i] = static_cast<unsigned char>(~bytes[i]);
-    });
-    return {CodecStatus::kOk, half, form_of(r), {}};
   }
   bool is_decided(EncodeTicket ticket) noexcept override {
     const auto found = verdicts_.find(ticket.value);
@@ -421,8 +420,6 @@ class LateCodec final : public BlockCodec {
     Verdict& verdict = *found->second;
     return verdict.written && --verdict.lag < 0;
   }
-  // Every other encode is lossy.
-  bool is_lossy(EncodeTicket ticket) noexcept override { return ticket.value % 2 == 0; }
   EncodeResult verdict(EncodeTicket ticket, bool wait) noexcept override {
     const auto found = verdicts_.find(ticket.value);
     if (found == verdicts_.end()) {
@@ -443,28 +440,18 @@ class LateCodec final : public BlockCodec {
   void forget(EncodeTicket ticket) noexcept override {
     if (verdicts_.erase(ticket.value) == 0) device_.complain("forgot a ticket that is gone");
   }
-  CodecStatus decode(const PayloadView& payload, void* target, std::size_t bytes,
-                     StreamId stream) noexcept override {
-    const std::size_t half = bytes / 2;
-    if (payload.bytes != half || payload.form.words[0] != kMagic) return CodecStatus::kFailed;
-    const auto* const in = static_cast<const unsigned char*>(payload.data);
-    auto* const out = static_cast<unsigned char*>(target);
-    device_.submit(stream, {{in, half, false}, {out, bytes, true}}, [=] {
-      for (std::size_t i = 0; i < half; ++i) {
-        out[i] = out[half + i] = static_cast<unsigned char>(~in[i]);
-      }
-    });
+  CodecStatus decode(const DecodeRequest& r) noexcept override {
+    const std::size_t half = r.target_bytes / 2;
+    if (r.payload.bytes != half || r.payload.form.words[0] != kMagic) return CodecStatus::kFailed;
+    const auto* const in = static_cast<const unsigned char*>(r.payload.data);
+    auto* const out = static_cast<unsigned char*>(r.target);
+    device_.submit(r.stream, {{in, half, false}, {out, r.target_bytes, true}},
+                   [=, function = r.function] {
+                     for (std::size_t i = 0; i < half; ++i) {
+                       out[i] = out[half + i] = static_cast<unsigned char>(~in[i] + function);
+                     }
+                   });
     return CodecStatus::kOk;
-  }
-  CodecStatus decode_function(const PayloadView& payload, void* target, std::size_t bytes,
-                              StreamId stream, std::uint64_t function) noexcept override {
-    const CodecStatus status = decode(payload, target, bytes, stream);
-    auto* const out = static_cast<unsigned char*>(target);
-    device_.submit(stream, {{out, bytes, true}}, [=] {
-      for (std::size_t i = 0; i < bytes; ++i)
-        out[i] = static_cast<unsigned char>(out[i] + function);
-    });
-    return status;
   }
 
   [[nodiscard]] std::size_t tickets() const { return verdicts_.size(); }

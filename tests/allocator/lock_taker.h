@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "allocator/event_sink.h"
-#include "allocator/residency/residency.h"
+#include "allocator/lifecycle/residency.h"
 
 namespace pleat::allocator::testing {
 

@@ -1,4 +1,4 @@
-#include "allocator/residency/payload_arena.h"
+#include "allocator/store/payload_arena.h"
 
 #include <gtest/gtest.h>
 
@@ -38,9 +38,9 @@ TEST_F(PayloadArenaTest, PayloadsAreAlignedAndInBlocksOfThePool) {
   for (const std::size_t bytes : {1_KiB, 1000_KiB, 3_MiB, 10_MiB}) {
     PayloadSlot slot = arena.allocate(bytes);
     ASSERT_TRUE(slot);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(slot.data) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(slot.address()) % 64, 0u);
     EXPECT_EQ(slot.bytes, bytes);
-    EXPECT_TRUE(pool.owns(slot.data));
+    EXPECT_TRUE(pool.owns(slot.address()));
     arena.free(slot);
     EXPECT_FALSE(slot);
   }
@@ -57,21 +57,22 @@ TEST_F(PayloadArenaTest, WithMovablePagesPayloadsTakeNoFreshPagesAmongLargeBlock
     std::vector<Block*> blocks;
     for (int i = 0; i < 8; ++i) blocks.push_back(apart.allocate(1_MiB));
     const auto among = [&](const PayloadSlot& slot) {
-      return slot.data >= blocks.front()->begin && slot.data < blocks.back()->begin + 8_MiB;
+      return slot.address() >= blocks.front()->begin &&
+             slot.address() < blocks.back()->begin + 8_MiB;
     };
     PayloadSlot first = arena.allocate(600_KiB);
     EXPECT_EQ(among(first), !moves);
     // Resident pages are taken, as long as large blocks lose no huge pages in a row.
     apart.free(blocks[2]);
     PayloadSlot second = arena.allocate(600_KiB);
-    EXPECT_EQ(second.data, blocks[1]->begin + 1_MiB);
+    EXPECT_EQ(second.address(), blocks[1]->begin + 1_MiB);
     for (const std::size_t i : {4u, 5u}) apart.free(blocks[i]);
     PayloadSlot third = arena.allocate(600_KiB);
     EXPECT_EQ(among(third), !moves);
     // Pages of freed payloads serve the next payloads.
-    std::byte* const was = first.data;
+    std::byte* const was = first.address();
     arena.free(first);
-    EXPECT_EQ(arena.allocate(600_KiB).data, was);
+    EXPECT_EQ(arena.allocate(600_KiB).address(), was);
     EXPECT_STREQ(apart.check_invariants(), "");
   }
 }
@@ -131,7 +132,7 @@ TEST_F(PayloadArenaTest, FreedPayloadPlacesGoToPayloads) {
   PayloadArena arena(apart);
   Block* const block = apart.allocate(700_KiB);
   PayloadSlot payload = arena.allocate(700_KiB);
-  std::byte* const place = payload.data;
+  std::byte* const place = payload.address();
   arena.free(payload);
   EXPECT_NE(apart.allocate(700_KiB)->begin, place);
   // Freed blocks do not push out each other's places: payloads do not count.
@@ -169,7 +170,7 @@ TEST_F(PayloadArenaTest, TailOfAShrunkPayloadIsUsedNext) {
   PayloadSlot guard = arena.allocate(1_KiB);
   arena.shrink(a, 10_KiB);
   PayloadSlot b = arena.allocate(90_KiB);
-  EXPECT_EQ(b.data, a.data + 10_KiB);
+  EXPECT_EQ(b.address(), a.address() + 10_KiB);
   arena.free(guard);
   arena.free(a);
   arena.free(b);
@@ -178,7 +179,7 @@ TEST_F(PayloadArenaTest, TailOfAShrunkPayloadIsUsedNext) {
 TEST_F(PayloadArenaTest, LargePayloadsAreBlocksAndShrinkAsBlocks) {
   PayloadArena arena(pool);
   PayloadSlot slot = arena.allocate(10_MiB);
-  ASSERT_NE(pool.find(slot.data), nullptr);
+  ASSERT_NE(pool.find(slot.address()), nullptr);
   arena.shrink(slot, 5_MiB);
   EXPECT_EQ(current(statistics, StatKind::kActive), 5_MiB);
   EXPECT_EQ(current(statistics, StatKind::kRequested), 5_MiB);
@@ -267,11 +268,11 @@ TEST_P(ArenaOfAnySize, AgreesWithANaiveModel) {
       const std::size_t bytes = 1 + random() % slot.bytes;
       sum -= slot.bytes - bytes;
       arena.shrink(slot, bytes);
-      used[slot.data] = round(bytes);
+      used[slot.address()] = round(bytes);
     } else if (live.empty() || (dice < 62 && live.size() < 400)) {
       PayloadSlot slot = arena.allocate(1 + (random() % 300_KiB >> (random() % 12)));
       ASSERT_TRUE(slot);
-      const auto [at, fresh] = used.emplace(slot.data, round(slot.bytes));
+      const auto [at, fresh] = used.emplace(slot.address(), round(slot.bytes));
       ASSERT_TRUE(fresh);
       if (at != used.begin()) {
         const auto before = std::prev(at);
@@ -285,7 +286,7 @@ TEST_P(ArenaOfAnySize, AgreesWithANaiveModel) {
     } else {
       std::swap(live[random() % live.size()], live.back());
       sum -= live.back().bytes;
-      used.erase(live.back().data);
+      used.erase(live.back().address());
       arena.free(live.back());
       live.pop_back();
     }
@@ -320,7 +321,8 @@ TEST(PayloadArenaThreads, AnyThreadCanFree) {
             ++errors;
             continue;
           }
-          std::memcpy(slot.data, &slot.data, sizeof slot.data);
+          const std::byte* const mark = slot.address();
+          std::memcpy(slot.address(), &mark, sizeof mark);
           arena.shrink(slot, std::max<std::size_t>(slot.bytes / 2, 8));
           const std::lock_guard<std::mutex> lock(mutex);
           shelf.push_back(slot);
@@ -330,14 +332,15 @@ TEST(PayloadArenaThreads, AnyThreadCanFree) {
             const std::lock_guard<std::mutex> lock(mutex);
             if (shelf.empty()) continue;
             slot = shelf[random() % shelf.size()];
-            std::swap(*std::find_if(shelf.begin(), shelf.end(),
-                                    [&](const PayloadSlot& s) { return s.data == slot.data; }),
-                      shelf.back());
+            std::swap(
+                *std::find_if(shelf.begin(), shelf.end(),
+                              [&](const PayloadSlot& s) { return s.address() == slot.address(); }),
+                shelf.back());
             shelf.pop_back();
           }
           std::byte* mark = nullptr;
-          std::memcpy(&mark, slot.data, sizeof mark);
-          if (mark != slot.data) ++errors;
+          std::memcpy(&mark, slot.address(), sizeof mark);
+          if (mark != slot.address()) ++errors;
           arena.free(slot);
         }
       }

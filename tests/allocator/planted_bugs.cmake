@@ -1,13 +1,14 @@
-# Residency with bugs in its order of things (planting.cmake): the suite of whole lives must find each.
-set(planted_from ${PROJECT_SOURCE_DIR}/allocator/residency)
+# The lifecycle and the store with bugs in their order of things (planting.cmake): the suite of whole lives must find each.
+set(planted_from ${PROJECT_SOURCE_DIR}/allocator)
 include(${CMAKE_CURRENT_SOURCE_DIR}/../planting.cmake)
 
-pleat_load_for_planting(residency.cpp)
-pleat_load_for_planting(restoring.cpp)
-pleat_load_for_planting(encoding.cpp)
+pleat_load_for_planting(lifecycle/residency.cpp)
+pleat_load_for_planting(lifecycle/restoring.cpp)
+pleat_load_for_planting(lifecycle/encoding.cpp)
+pleat_load_for_planting(store/store.cpp)
 
-# ---- residency.cpp: tag, restore, drop ----
-pleat_plant("a pack on another stream is not noted" residency.cpp
+# ---- lifecycle: tag, restore, drop ----
+pleat_plant("a pack on another stream is not noted" lifecycle/residency.cpp
   "if (stream != block->stream) memory_.note_use(block, stream);
 }
 
@@ -16,102 +17,150 @@ pleat_plant("a pack on another stream is not noted" residency.cpp
 }
 
 // ---- release")
-pleat_plant("an adopted block is read before it is written" restoring.cpp
+pleat_plant("an adopted block is read before it is written" lifecycle/restoring.cpp
   "order_.follow(stream, record.stream);
   // The end of a foreign stream"
   "if (!PLANTED) order_.follow(stream, record.stream);
   // The end of a foreign stream")
-pleat_plant("an adopted block's new stream is not noted" restoring.cpp
+pleat_plant("an adopted block's new stream is not noted" lifecycle/restoring.cpp
   "if (stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
-  count_raw"
+  count"
   "if (!PLANTED && stream != block->stream && !order_.is_foreign(stream)) memory_.note_use(block, stream);
-  count_raw")
-pleat_plant("an adopted block's encode goes on" restoring.cpp
-  "if (record.ticket.value != 0) {
-    codec_.forget(record.ticket);
-    record.ticket = {};"
-  "if (!PLANTED && record.ticket.value != 0) {
-    codec_.forget(record.ticket);
-    record.ticket = {};")
-pleat_plant("raw bytes are copied before they are written" restoring.cpp
-  "order_.follow(on, raw == record.block ? record.stream : raw->stream);"
-  "if (!PLANTED) order_.follow(on, raw == record.block ? record.stream : raw->stream);")
-pleat_plant("a payload is read before it is written" restoring.cpp
-  "order_.follow(on, holder.stream);
-  const DisturbanceWords* const noise"
-  "if (!PLANTED) order_.follow(on, holder.stream);
-  const DisturbanceWords* const noise")
-pleat_plant("a payload is given back under a decode" residency.cpp
-  "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
-  "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
-pleat_plant("a restored storage is read elsewhere before it is restored" restoring.cpp
+  count")
+pleat_plant("an adopted block's encode goes on" lifecycle/restoring.cpp
+  "record.stored = store_.forget(*in_flight);"
+  "if (!PLANTED) record.stored = store_.forget(*in_flight);")
+pleat_plant("raw bytes are copied before they are written" lifecycle/restoring.cpp
+  ".written = has_bytes ? record.stream : record.restored->stream,"
+  ".written = PLANTED ? stream : has_bytes ? record.stream : record.restored->stream,")
+pleat_plant("a restored storage is read elsewhere before it is restored" lifecycle/restoring.cpp
   "order_.follow(stream, complete_for);"
   "if (!PLANTED) order_.follow(stream, complete_for);")
-pleat_plant("a restored storage's second stream is not noted" restoring.cpp
+pleat_plant("a restored storage's second stream is not noted" lifecycle/restoring.cpp
   "if (!order_.is_foreign(stream)) memory_.note_use(restored, stream);"
   "if (!PLANTED && !order_.is_foreign(stream)) memory_.note_use(restored, stream);")
-pleat_plant("a record dropped in flight keeps its payload" residency.cpp
-  "if (record->ticket.value != 0) {
-    codec_.forget(record->ticket);
-    arena_.free(record->payload);"
-  "if (!PLANTED && record->ticket.value != 0) {
-    codec_.forget(record->ticket);
-    arena_.free(record->payload);")
-pleat_plant("a superseded storage still refers to its record" restoring.cpp
+pleat_plant("a record dropped in flight keeps its payload" lifecycle/residency.cpp
+  "record.stored = store_.forget(*in_flight);"
+  "if (!PLANTED) record.stored = store_.forget(*in_flight);")
+pleat_plant("a superseded storage still refers to its record" lifecycle/restoring.cpp
   "record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);"
   "if (!PLANTED) record.restored->record.compare_exchange_strong(expected, nullptr, std::memory_order_relaxed);")
-pleat_plant("a dropped record stays on the list of what waits" residency.cpp
+pleat_plant("a dropped record stays on the list of what waits" lifecycle/residency.cpp
   "waiting_.remove(*record);
-  const RecordState last"
+  count"
   "if (!PLANTED) waiting_.remove(*record);
-  const RecordState last")
+  count")
 
-# ---- encoding.cpp: start, in flight, finish ----
-pleat_plant("the source is given back before the verdict" encoding.cpp
-  "if (result.status == CodecStatus::kQueued) {
-    record.payload"
-  "if (!PLANTED && result.status == CodecStatus::kQueued) {
-    record.payload")
-pleat_plant("a verdict is believed before it is there" encoding.cpp
-  "return r.hold == Hold::kVerdict && codec_.is_decided(r.ticket);"
-  "return r.hold == Hold::kVerdict && (PLANTED || codec_.is_decided(r.ticket));")
-pleat_plant("an encode begins although a proof is outstanding" encoding.cpp
-  "if (record.awaits_proof()) return AtRelease::kWaitForProof;"
-  "if (!PLANTED && record.awaits_proof()) return AtRelease::kWaitForProof;")
-pleat_plant("a record is started twice" encoding.cpp
-  "if (record.state != RecordState::kWaiting || record.hold != Hold::kProof ||
+# ---- lifecycle: start, in flight, finish ----
+pleat_plant("the source is given back before the verdict" lifecycle/encoding.cpp
+  "wait(scope, record, Hold::kVerdict);
+    return;"
+  "wait(scope, record, Hold::kVerdict);
+    if (PLANTED) memory_.free(block);
+    return;")
+pleat_plant("a verdict is believed before it is there" lifecycle/encoding.cpp
+  "return is_decided(r);"
+  "return PLANTED ? std::holds_alternative<InFlight>(r.stored) : is_decided(r);")
+pleat_plant_also(store/store.cpp
+  "may_wait);
+  if (result.status == CodecStatus::kQueued) return encode;"
+  "may_wait);
+  if (!PLANTED && result.status == CodecStatus::kQueued) return encode;")
+pleat_plant("an encode begins although a proof is outstanding" lifecycle/residency.cpp
+  "until != Hold::kNone) {"
+  "!PLANTED && until != Hold::kNone) {")
+pleat_plant("a record is started twice" lifecycle/encoding.cpp
+  "if (record.state != RecordState::kWaiting || record.waiting.hold != Hold::kProof ||
         !waiting_.remove(record)) {"
-  "if (!PLANTED && (record.state != RecordState::kWaiting || record.hold != Hold::kProof ||
+  "if (!PLANTED && (record.state != RecordState::kWaiting || record.waiting.hold != Hold::kProof ||
         !waiting_.remove(record))) {")
-pleat_plant_also(encoding.cpp
+pleat_plant_also(lifecycle/encoding.cpp
   "if (record.state != RecordState::kWaiting) {
       // Another thread restored"
   "if (!PLANTED && record.state != RecordState::kWaiting) {
       // Another thread restored")
-pleat_plant("a wait for a proof never ends" encoding.cpp
+pleat_plant("a wait for a proof never ends" lifecycle/encoding.cpp
   "end_oldest_wait(shortage, [](const Record&) { return true; })"
-  "end_oldest_wait(shortage, [](const Record& r) { return !(PLANTED && r.hold == Hold::kProof); })")
-pleat_plant("nothing bounds what waits" encoding.cpp
+  "end_oldest_wait(shortage, [](const Record& r) { return !(PLANTED && r.waiting.hold == Hold::kProof); })")
+pleat_plant("nothing bounds what waits" lifecycle/encoding.cpp
   "waiting_.bounded_count() > kAlways) {"
   "waiting_.bounded_count() > kAlways && !PLANTED) {")
-pleat_plant("an encode on a stream that is captured" encoding.cpp
-  "if (plan.room == 0 || order_.is_captured(record.stream)) return {};"
-  "if (plan.room == 0 || (!PLANTED && order_.is_captured(record.stream))) return {};")
-pleat_plant("in place while another stream reads" encoding.cpp
-  "!memory_.used_elsewhere(record.block);"
-  "(PLANTED || !memory_.used_elsewhere(record.block));")
-pleat_plant("a record that is given up late keeps its payload" encoding.cpp
-  "if (attempt.slot) {"
-  "if (!PLANTED && attempt.slot) {")
+pleat_plant("a block that a payload has is freed" lifecycle/encoding.cpp
+  "if (payload == nullptr || !payload->has(block)) {"
+  "if (PLANTED || payload == nullptr || !payload->has(block)) {")
 
-pleat_write_planted(residency.cpp)
-pleat_write_planted(restoring.cpp)
-pleat_write_planted(encoding.cpp)
+# ---- store ----
+pleat_plant("a payload is read before it is written" store/store.cpp
+  "order_.follow(on, payload.stream);
+  DecodeRequest"
+  "if (!PLANTED) order_.follow(on, payload.stream);
+  DecodeRequest")
+pleat_plant("a payload is given back under a decode" store/store.cpp
+  "for (const StreamId reader : payload.readers) order_.follow(payload.stream, reader);
+  arena_"
+  "for (const StreamId reader : payload.readers) if (!PLANTED) order_.follow(payload.stream, reader);
+  arena_")
+pleat_plant("a reader of a payload is not noted" store/store.cpp
+  "note_reader(payload, on);"
+  "if (!PLANTED) note_reader(payload, on);")
+pleat_plant("an encode on a stream that is captured" store/store.cpp
+  "if (plan.room == 0 || order_.is_captured(put.stream)) return raw;"
+  "if (plan.room == 0 || (!PLANTED && order_.is_captured(put.stream))) return raw;")
+pleat_plant("in place while another stream reads" store/store.cpp
+  "!memory_.used_elsewhere(put.block);"
+  "(PLANTED || !memory_.used_elsewhere(put.block));")
+pleat_plant("an encode that is given up late keeps its slot" store/store.cpp
+  "PayloadSlot slot = encode.slot;
+  arena_.free(slot);
+  return Raw{encode.block};"
+  "PayloadSlot slot = encode.slot;
+  if (!PLANTED) arena_.free(slot);
+  return Raw{encode.block};")
+pleat_plant("an encode that is refused at once keeps its slot" store/store.cpp
+  "arena_.free(slot);
+  return raw;"
+  "if (!PLANTED) arena_.free(slot);
+  return raw;")
+pleat_plant("a forgotten encode keeps its slot" store/store.cpp
+  "PayloadSlot slot = encode.slot;
+  arena_.free(slot);
+  return {encode.block};"
+  "PayloadSlot slot = encode.slot;
+  if (!PLANTED) arena_.free(slot);
+  return {encode.block};")
+pleat_plant("a slot is freed twice" store/store.cpp
+  "arena_.free(payload.slot);
+  if"
+  "if (PLANTED) {
+    PayloadSlot again = payload.slot;
+    arena_.free(again);
+  }
+  arena_.free(payload.slot);
+  if")
+pleat_plant("put twice" store/store.cpp
+  "put.stored = stored(put);"
+  "put.stored = stored(put);
+    if (PLANTED && std::holds_alternative<Payload>(put.stored)) put.stored = stored(put);")
+pleat_plant("get before put" store/store.cpp
+  "codec_.encode(request, plan, slot.address(), slot.bytes);"
+  "PLANTED ? EncodeResult{CodecStatus::kOk, slot.bytes, {}, {}} : codec_.encode(request, plan, slot.address(), slot.bytes);")
+pleat_plant("the block next to a payload is lost" store/store.cpp
+  "if (payload.block != nullptr) memory_.free(payload.block);"
+  "if (!PLANTED && payload.block != nullptr) memory_.free(payload.block);")
+pleat_plant("the block next to a payload is copied before it is written" store/store.cpp
+  "copy(get, payload.block, payload.stream);"
+  "copy(get, payload.block, PLANTED ? get.stream : payload.stream);")
+pleat_plant("a recomputed record returns its argument" store/store.cpp
+  "decode(get, *recomputed->argument, recomputed->function);"
+  "decode(get, *recomputed->argument, PLANTED ? 0 : recomputed->function);")
+
+foreach(file lifecycle/residency.cpp lifecycle/restoring.cpp lifecycle/encoding.cpp store/store.cpp)
+  pleat_write_planted(${file})
+endforeach()
 file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT
      "inline constexpr const char* kPlantedBugs[] = {\"@planted_names@\"};\n" @ONLY)
 
 # An additional bug, found only if the sink takes all locks (lock_taker.h).
-set(planted_from ${PROJECT_SOURCE_DIR}/allocator)
 pleat_load_for_planting(event_sink.cpp)
 pleat_plant("an event is told where it happens, under the locks" event_sink.cpp
   "changed_ = false;

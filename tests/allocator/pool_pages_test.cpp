@@ -10,7 +10,7 @@
 
 #include "allocator/host/density_by_size.h"
 #include "allocator/host/pool.h"
-#include "allocator/residency/payload_arena.h"
+#include "allocator/store/payload_arena.h"
 #include "test_support.h"
 
 namespace pleat::allocator {

@@ -13,7 +13,7 @@
 
 #include "allocator/host/host_device.h"
 #include "allocator/host/pool.h"
-#include "allocator/residency/residency.h"
+#include "allocator/lifecycle/residency.h"
 #include "late_device.h"
 #include "lock_taker.h"
 
@@ -50,15 +50,14 @@ class LifeRecord final : public Record {
  public:
   bool keep_storage() noexcept override { return storage_lives; }
   std::uint32_t hooks_without_block() noexcept override { return storage_lives ? kEveryHook : 0; }
-  bool awaits_proof() const noexcept override { return awaits; }
-  bool reads_original() const noexcept override { return original_is_read; }
+  Hold waits_for() const noexcept override { return until; }
   Decision decide(Start start) noexcept override {
     started_by = start;
     return {choice, true};
   }
   bool storage_lives = false;
   bool original_is_read = false;
-  std::atomic<bool> awaits{false};
+  std::atomic<Hold> until{Hold::kNone};
   Start started_by{};
 };
 
@@ -76,17 +75,17 @@ template <class World>
 class ResidencyLife {
  public:
   static constexpr std::size_t kBytes = 4096;
-  static constexpr std::size_t kBound = 2 * kBytes;
+  static constexpr std::size_t kPartOfPeak = 8;  // that may wait
   static constexpr std::uint64_t kFunction = 3;  // adds this to each byte
 
   explicit ResidencyLife(std::uint64_t seed) : random_(seed) {
     for (std::size_t i = 0; i < kStatKinds; ++i) base_[i] = statistic(i);
     world_.memory.events().attach(&sink_);
     ResidencyOptions options;
-    options.at_forward_end = chance(6);
-    options.in_place = chance(3);
-    options.keep_originals = chance(4);
-    options.most_waiting_bytes = kBound;
+    if (chance(3)) options.form = StoreForm::kInPlace;
+    if (chance(4)) options.form = StoreForm::kPayloadAndBlock;
+    options.waiting_part_of_peak = kPartOfPeak;
+    at_forward_end_ = chance(6);
     residency_.set_options(options);
   }
 
@@ -245,7 +244,8 @@ class ResidencyLife {
           record->ranges.add({0, kBytes});
           record->choice = random_();
           record->nonce = ++nonce_;
-          record->awaits = chance(2);
+          if (chance(2)) record->until = Hold::kProof;
+          if (at_forward_end_) record->until = Hold::kForwardEnd;
           record->storage_lives = chance(20);
           record->original_is_read = chance(2);
           return record;
@@ -272,10 +272,11 @@ class ResidencyLife {
     const Storage storage = storages_[i];
     storages_.erase(storages_.begin() + static_cast<std::ptrdiff_t>(i));
     LifeRecord* const record = storage.original ? storage.record : nullptr;
-    const bool waits = record != nullptr && record->awaits && record->state == RecordState::kTagged;
+    const bool waits =
+        record != nullptr && record->until != Hold::kNone && record->state == RecordState::kTagged;
     residency_.release(storage.block);
-    if (waits && record->packed() && record->started_by != Start::kShortage) {
-      problem("encoded although a proof is outstanding");
+    if (waits && payload_of(record->stored) != nullptr && record->started_by != Start::kShortage) {
+      problem("encoded although it should wait");
     }
   }
   void unpack() {
@@ -299,14 +300,17 @@ class ResidencyLife {
       }
       typename Residency::RestoreStatus status{};
       apart = chance(4);
-      block = apart ? residency_.copy_locked(guard, *saved.record, on, &status)
-                    : residency_.restore_locked(guard, *saved.record, on, &status);
+      const Reading reading{.original = saved.record->original_is_read};
+      block = apart ? residency_.copy_locked(guard, *saved.record, on, reading, &status)
+                    : residency_.restore_locked(guard, *saved.record, on, reading, &status);
       if (block == nullptr) {
         if (status != Residency::RestoreStatus::kOutOfMemory) problem("a restore fails");
         return;
       }
     }
-    if (!apart && saved.record->ticket.value != 0) problem("an adopted block's encode goes on");
+    if (!apart && std::holds_alternative<InFlight>(saved.record->stored)) {
+      problem("an adopted block's encode goes on");
+    }
     read(block, saved.value, on);
     if (living != nullptr && !apart) living->record = nullptr;  // superseded
     unsigned char value = saved.value;
@@ -328,7 +332,7 @@ class ResidencyLife {
   }
   void start(const Saved& saved) {
     const int before = codec_.encodes[saved.record->nonce];
-    saved.record->awaits = false;
+    if (saved.record->until == Hold::kProof) saved.record->until = Hold::kNone;
     residency_.start(*saved.record);
     residency_.start(*saved.record);
     if (codec_.encodes[saved.record->nonce] > before + 1) problem("started twice");
@@ -366,7 +370,9 @@ class ResidencyLife {
       }
     }
     const WaitingRecords& waiting = residency_.waiting();
-    if (waiting.bounded_count() > 2 && waiting.bounded_bytes() > kBound) {
+    const auto peak = world_.memory.statistics().read(StatKind::kRequested).peak;
+    if (waiting.bounded_count() > 2 &&
+        waiting.bounded_bytes() > static_cast<std::size_t>(peak) / kPartOfPeak) {
       problem("more waits than may");
     }
   }
@@ -375,7 +381,9 @@ class ResidencyLife {
     if (residency_.any_waiting()) problem("waits for ever");
     while (!storages_.empty()) free_storage();
     while (!saved_.empty()) drop_hook();
-    if (residency_.counters().double_encodes != 0) problem("encoded twice");
+    for (const auto& [nonce, encodes] : codec_.encodes) {
+      if (encodes > 1) problem("encoded twice");
+    }
     if (codec_.tickets() != 0) problem("tickets are left");
     check_books();
     for (const StatKind kind :
@@ -396,6 +404,7 @@ class ResidencyLife {
   SummingSink sink_;
   std::array<std::int64_t, kStatKinds> base_{};
   std::uint64_t nonce_ = 0;
+  bool at_forward_end_ = false;
   std::vector<Storage> storages_;
   std::vector<Saved> saved_;
   std::vector<std::string> problems_;

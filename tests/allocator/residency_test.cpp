@@ -1,6 +1,6 @@
 // Residency and records against a codec that inverts bytes: expected bytes are known without the
 // code under test.
-#include "allocator/residency/residency.h"
+#include "allocator/lifecycle/residency.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -46,16 +46,13 @@ class FakeRecord final : public Record {
     return storage_.alive;
   }
   std::uint32_t hooks_without_block() noexcept override { return storage_.alive ? kEveryHook : 0; }
-  bool awaits_proof() const noexcept override { return awaits; }
-  bool reads_original() const noexcept override { return original_is_read; }
-  const DisturbanceWords* disturbance() const noexcept override { return noise; }
+  Hold waits_for() const noexcept override { return until; }
   Decision decide(Start start) noexcept override {
     started_by = start;
     return {mind_changed ? CodecWords{{7}} : choice, follows};
   }
-  bool awaits = false;
-  bool original_is_read = false;
-  const DisturbanceWords* noise = nullptr;
+  Hold until = Hold::kNone;
+  Reading reading{};
   bool mind_changed = false;
   Start started_by{};
   bool follows = true;
@@ -84,6 +81,11 @@ class InvertingCodec final : public BlockCodec {
     if (fail || capacity < r.source_bytes) {
       return {};
     }
+    if (payload == r.source) {
+      ++encodes;
+      invert(r.source, payload, r.source_bytes);
+      return {.status = CodecStatus::kOk, .payload_bytes = r.source_bytes, .form = kForm};
+    }
     if (again && !r.thorough) {
       return {.status = CodecStatus::kPlanAgain};
     }
@@ -93,11 +95,7 @@ class InvertingCodec final : public BlockCodec {
     ++encodes;
     last_choice = r.choice.words[0];
     std::this_thread::sleep_for(delay);
-    const auto* const in = static_cast<const unsigned char*>(r.source);
-    auto* const out = static_cast<unsigned char*>(payload);
-    for (std::size_t i = 0; i < r.source_bytes; ++i) {
-      out[i] = static_cast<unsigned char>(~in[i]);
-    }
+    invert(r.source, payload, r.source_bytes);
     EncodeResult result{.status = CodecStatus::kOk, .payload_bytes = r.source_bytes, .form = kForm};
     if (late) {
       result.status = CodecStatus::kQueued;
@@ -112,57 +110,37 @@ class InvertingCodec final : public BlockCodec {
     if (!is_decided(ticket)) return {.status = CodecStatus::kQueued};
     return {.status = CodecStatus::kOk, .payload_bytes = late_bytes, .form = kForm};
   }
-  EncodeResult encode_in_place(const EncodeRequest& r, const EncodePlan&) noexcept override {
-    if (fail) {
-      return {};
+  // Decodes, adds the first word of noise to each byte, then `function`.
+  CodecStatus decode(const DecodeRequest& r) noexcept override {
+    const PayloadView& payload = r.payload;
+    auto* const out = static_cast<unsigned char*>(r.target);
+    if (payload.data != nullptr) {
+      if (damaged || payload.bytes != r.target_bytes || payload.form != kForm) {
+        return CodecStatus::kFailed;
+      }
+      ++decodes;
+      invert(payload.data, out, r.target_bytes);
     }
-    ++encodes;
-    auto* const bytes = static_cast<unsigned char*>(r.source);
-    for (std::size_t i = 0; i < r.source_bytes; ++i) {
-      bytes[i] = static_cast<unsigned char>(~bytes[i]);
+    if (r.noise != nullptr) {
+      if (payload.range_count != 1 || (r.scratch == nullptr) != (scratch_bytes == 0)) {
+        return CodecStatus::kFailed;
+      }
+      if (r.scratch != nullptr) std::memset(r.scratch, 0xEE, scratch_bytes);
+      noisy_payloads += payload.data != nullptr ? 1 : 0;
     }
-    return {.status = CodecStatus::kOk, .payload_bytes = r.source_bytes, .form = kForm};
-  }
-  CodecStatus decode(const PayloadView& payload, void* target, std::size_t bytes,
-                     StreamId) noexcept override {
-    if (damaged || payload.bytes != bytes || payload.form != kForm) {
-      return CodecStatus::kFailed;
-    }
-    ++decodes;
-    const auto* const in = static_cast<const unsigned char*>(payload.data);
-    auto* const out = static_cast<unsigned char*>(target);
-    for (std::size_t i = 0; i < bytes; ++i) {
-      out[i] = static_cast<unsigned char>(~in[i]);
-    }
-    return CodecStatus::kOk;
-  }
-  // Adds `function` to each byte.
-  CodecStatus decode_function(const PayloadView& payload, void* target, std::size_t bytes,
-                              StreamId stream, std::uint64_t function) noexcept override {
-    const CodecStatus status = decode(payload, target, bytes, stream);
-    auto* const out = static_cast<unsigned char*>(target);
-    for (std::size_t i = 0; i < bytes && status == CodecStatus::kOk; ++i) {
-      out[i] = static_cast<unsigned char>(out[i] + function);
-    }
-    return status;
-  }
-  // Adds the first word to each byte.
-  CodecStatus disturb(const PayloadView& from, void* block, std::size_t bytes,
-                      const DisturbanceWords& how, StreamId, std::uint64_t function,
-                      void* scratch) noexcept override {
-    if (from.range_count != 1 || function != 0 || (scratch == nullptr) != (scratch_bytes == 0)) {
-      return CodecStatus::kFailed;
-    }
-    if (scratch != nullptr) std::memset(scratch, 0xEE, scratch_bytes);
-    noisy_payloads += from.data != nullptr ? 1 : 0;
-    auto* const out = static_cast<unsigned char*>(block);
-    for (std::size_t i = 0; i < bytes; ++i) {
-      out[i] = static_cast<unsigned char>(out[i] + how.words[0]);
+    const std::uint64_t more = r.function + (r.noise != nullptr ? r.noise->words[0] : 0);
+    for (std::size_t i = 0; i < r.target_bytes; ++i) {
+      out[i] = static_cast<unsigned char>(out[i] + more);
     }
     return CodecStatus::kOk;
   }
-  std::size_t disturb_scratch(std::size_t, const DisturbanceWords&) noexcept override {
-    return scratch_bytes;
+  std::size_t decode_scratch(const DecodeRequest& r) noexcept override {
+    return r.noise != nullptr ? scratch_bytes : 0;
+  }
+  static void invert(const void* from, void* to, std::size_t bytes) noexcept {
+    const auto* const in = static_cast<const unsigned char*>(from);
+    auto* const out = static_cast<unsigned char*>(to);
+    for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<unsigned char>(~in[i]);
   }
   static bool is_result(const EncodeRequest& r) noexcept {
     const auto argument =
@@ -226,10 +204,10 @@ class ResidencyTest : public ::testing::Test {
     residency->release(block);
     return record;
   }
-  Block* restore(Record& record, StreamId stream = {}) {
+  Block* restore(FakeRecord& record, StreamId stream = {}) {
     Residency::RecordGuard guard(*residency, record);
     Residency::RestoreStatus status{};
-    Block* const block = residency->restore_locked(guard, record, stream, &status);
+    Block* const block = residency->restore_locked(guard, record, stream, record.reading, &status);
     EXPECT_EQ(block != nullptr, status == Residency::RestoreStatus::kOk);
     return block;
   }
@@ -302,7 +280,7 @@ TEST_F(ResidencyTest, ReleaseOfTaggedBlockCompressesAndReturnsItsBlock) {
 TEST_F(ResidencyTest, PayloadReadByAGraphStaysForItsReplays) {
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
-  const std::byte* const payload = record->payload.data;
+  const std::byte* const payload = payload_of(record->stored)->slot.address();
   residency->release(restore(*record, StreamId{9}));
   residency->drop(record);
   EXPECT_EQ(statistics.current(StatKind::kPayload), static_cast<std::int64_t>(kBytes));
@@ -313,18 +291,19 @@ TEST_F(ResidencyTest, PayloadReadByAGraphStaysForItsReplays) {
 
 TEST_F(ResidencyTest, KeptOriginalIsReadIfTheRecordAsksForIt) {
   ResidencyOptions options;
-  options.keep_originals = true;
+  options.form = StoreForm::kPayloadAndBlock;
   build(options);
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
-  ASSERT_NE(record->original, nullptr);
-  std::memset(record->original->begin, 9, kBytes);  // to distinguish it from the payload
-  for (const bool original : {true, false, true}) {
-    record->original_is_read = original;
+  Block* const original = payload_of(record->stored)->block;
+  ASSERT_NE(original, nullptr);
+  std::memset(original->begin, 9, kBytes);  // to distinguish it from the payload
+  for (const bool of_original : {true, false, true}) {
+    record->reading.original = of_original;
     const int decodes = codec.decodes;
     Block* const block = restore(*record);
-    EXPECT_TRUE(holds(block, original ? 9 : 7));
-    EXPECT_EQ(codec.decodes, decodes + (original ? 0 : 1));
+    EXPECT_TRUE(holds(block, of_original ? 9 : 7));
+    EXPECT_EQ(codec.decodes, decodes + (of_original ? 0 : 1));
     residency->release(block);
     EXPECT_EQ(record->state, RecordState::kPacked);
   }
@@ -337,7 +316,7 @@ TEST_F(ResidencyTest, NoiseIsAddedToDecodedBytesWithScratchMemory) {
   FakeStorage storage;
   FakeRecord* const record = tag_and_release(7, storage);
   const DisturbanceWords noise{{5}};
-  record->noise = &noise;
+  record->reading.noise = &noise;
   for (const std::size_t scratch : {std::size_t{0}, std::size_t{100}, std::size_t{1} << 20}) {
     codec.scratch_bytes = scratch;
     Block* const block = restore(*record);
@@ -351,10 +330,10 @@ TEST_F(ResidencyTest, NoiseIsAddedToDecodedBytesWithScratchMemory) {
   {
     Residency::RecordGuard guard(*residency, *record);
     Residency::RestoreStatus status{};
-    EXPECT_EQ(residency->restore_locked(guard, *record, {}, &status), nullptr);
+    EXPECT_EQ(residency->restore_locked(guard, *record, {}, record->reading, &status), nullptr);
     EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
   }
-  record->noise = nullptr;
+  record->reading.noise = nullptr;
   Block* const block = restore(*record);
   EXPECT_TRUE(holds(block, 7)) << "the payload is as it was";
   residency->release(block);
@@ -368,11 +347,11 @@ TEST_F(ResidencyTest, NoiseIsAddedToACopyOfRawBytes) {
   FakeRecord* const record = tag_and_release(7, storage);
   ASSERT_EQ(record->state, RecordState::kHeld);
   const DisturbanceWords noise{{5}};
-  record->noise = &noise;
+  record->reading.noise = &noise;
   const auto copy = [&] {
     Residency::RecordGuard guard(*residency, *record);
     Residency::RestoreStatus status{};
-    Block* const block = residency->copy_locked(guard, *record, {}, &status);
+    Block* const block = residency->copy_locked(guard, *record, {}, record->reading, &status);
     EXPECT_EQ(block != nullptr, status == Residency::RestoreStatus::kOk);
     return block;
   };
@@ -382,7 +361,7 @@ TEST_F(ResidencyTest, NoiseIsAddedToACopyOfRawBytes) {
   residency->release(block);
   codec.scratch_bytes = std::size_t{1} << 45;
   EXPECT_EQ(copy(), nullptr);
-  record->noise = nullptr;
+  record->reading.noise = nullptr;
   Block* const raw = restore(*record);
   EXPECT_TRUE(holds(raw, 7));
   EXPECT_EQ(codec.noisy_payloads, 0);
@@ -420,7 +399,7 @@ TEST_F(ResidencyTest, BlockIsHeldIfBothPlansFail) {
 
 TEST_F(ResidencyTest, PlanForEncodingInPlaceIsThoroughAtOnce) {
   ResidencyOptions options;
-  options.in_place = true;
+  options.form = StoreForm::kInPlace;
   build(options);
   codec.again = true;
   FakeStorage storage;
@@ -467,7 +446,7 @@ TEST_F(RecomputedTest, ResultHasNoPayloadAndIsRestoredFromTheArguments) {
   {
     Residency::RecordGuard guard(*residency, *result);
     Residency::RestoreStatus status{};
-    Block* const copy = residency->copy_locked(guard, *result, {}, &status);
+    Block* const copy = residency->copy_locked(guard, *result, {}, result->reading, &status);
     ASSERT_NE(copy, nullptr);
     EXPECT_TRUE(holds(copy, 10));
     pool->free(copy);
@@ -568,7 +547,7 @@ TEST_F(RecomputedTest, DamagedPayloadFailsBoth) {
   {
     Residency::RecordGuard guard(*residency, *result);
     Residency::RestoreStatus status{};
-    EXPECT_EQ(residency->restore_locked(guard, *result, {}, &status), nullptr);
+    EXPECT_EQ(residency->restore_locked(guard, *result, {}, result->reading, &status), nullptr);
     EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
   }
   codec.damaged = false;
@@ -586,7 +565,7 @@ TEST_F(RecomputedTest, ThreadsRestoreTheTwoAtOnce) {
       for (int i = 0; i < 50; ++i) {
         Residency::RecordGuard guard(*residency, *record);
         Residency::RestoreStatus status{};
-        Block* const copy = residency->copy_locked(guard, *record, {}, &status);
+        Block* const copy = residency->copy_locked(guard, *record, {}, record->reading, &status);
         ASSERT_NE(copy, nullptr);
         EXPECT_TRUE(holds(copy, t % 2 == 0 ? 10 : 7));
         pool->free(copy);
@@ -605,7 +584,7 @@ TEST_F(ResidencyTest, EveryStepOfALifeEmitsAnEvent) {
   for (const bool in_place : {false, true}) {
     SCOPED_TRACE(in_place);
     ResidencyOptions options;
-    options.in_place = in_place;
+    if (in_place) options.form = StoreForm::kInPlace;
     pleat::allocator::testing::CountingSink sink;
     build(options);
     pool->events().attach(&sink);
@@ -645,7 +624,7 @@ TEST_F(ResidencyTest, TheRoomOfAPayloadNamesItsRecordAndTheEncodeNamesThePlace) 
       if (late && place == PayloadPlace::kInPlace) continue;
       SCOPED_TRACE(static_cast<int>(place));
       ResidencyOptions options;
-      options.in_place = place == PayloadPlace::kInPlace;
+      if (place == PayloadPlace::kInPlace) options.form = StoreForm::kInPlace;
       build(options);
       if (place == PayloadPlace::kOwnBlock) {
         residency.reset();
@@ -711,8 +690,9 @@ TEST_F(ResidencyTest, FreeingASupersededRestoredBlockKeepsTheBytes) {
     for (const bool second_dies_first : {false, true}) {
       SCOPED_TRACE(std::to_string(which) + (second_dies_first ? " second first" : ""));
       ResidencyOptions options;
-      options.in_place = which == kInPlace;
-      options.compress = which != kHeldRaw;
+      options.form = which == kInPlace   ? StoreForm::kInPlace
+                     : which == kHeldRaw ? StoreForm::kRaw
+                                         : StoreForm::kPayload;
       residency->set_options(options);
       FakeStorage storage;
       FakeRecord* const record = tag_and_release(7, storage);
@@ -725,7 +705,7 @@ TEST_F(ResidencyTest, FreeingASupersededRestoredBlockKeepsTheBytes) {
         freeing = std::thread([&] { residency->release(first); });
         while (first->record.load() != nullptr) std::this_thread::yield();
         Residency::RestoreStatus status{};
-        second = residency->restore_locked(guard, *record, {}, &status);
+        second = residency->restore_locked(guard, *record, {}, record->reading, &status);
         ASSERT_NE(second, nullptr);
         EXPECT_TRUE(holds(second, 7));
         EXPECT_EQ(statistics.current(StatKind::kRestored), static_cast<std::int64_t>(kBytes));
@@ -834,7 +814,7 @@ TEST_F(ResidencyTest, DamagedPayloadIsReportedAndNotReturned) {
   {
     Residency::RecordGuard guard(*residency, *record);
     Residency::RestoreStatus status{};
-    EXPECT_EQ(residency->restore_locked(guard, *record, {}, &status), nullptr);
+    EXPECT_EQ(residency->restore_locked(guard, *record, {}, record->reading, &status), nullptr);
     EXPECT_EQ(status, Residency::RestoreStatus::kDamaged);
   }
   residency->drop(record);
@@ -857,19 +837,20 @@ TEST_F(ResidencyTest, BlockThatIsNeverFreedIsCopiedWhileItExists) {
 }
 
 TEST_F(ResidencyTest, ForwardEndEncodesEveryHeldBlockOnce) {
-  build({true, true, false});
+  build();
   FakeStorage storage;
   std::vector<FakeRecord*> records;
   for (unsigned char i = 0; i < 8; ++i) {
     Block* const block = filled_block(i);
     records.push_back(tag(block, storage));
+    records.back()->until = Hold::kForwardEnd;
     if (i == 7) {
       storage.alive = false;
     }
   }
   // Release in order: all at once, because the fake storage is one flag.
   for (FakeRecord* record : records) {
-    residency->release(record->block);
+    residency->release(raw_block(record->stored));
     EXPECT_EQ(record->state, RecordState::kWaiting);
   }
   EXPECT_EQ(codec.encodes, 0);
@@ -887,24 +868,23 @@ TEST_F(ResidencyTest, ForwardEndEncodesEveryHeldBlockOnce) {
     residency->release(block);
     residency->drop(records[i]);
   }
-  EXPECT_EQ(residency->counters().double_encodes, 0u);
   expect_empty();
 }
 
 TEST_F(ResidencyTest, RecordWaitsForItsProofAndDecidesBeforeItsEncode) {
-  build({true, false, false});
+  build();
   FakeStorage storage;
   const auto released = [&](unsigned char value, bool awaits) {
     storage.alive = true;
     Block* const block = filled_block(value);
     FakeRecord* const record = tag(block, storage);
-    record->awaits = awaits;
+    record->until = awaits ? Hold::kProof : Hold::kNone;
     storage.alive = false;
     residency->release(block);
     return record;
   };
   const auto prove = [&](FakeRecord* record) {
-    record->awaits = false;
+    record->until = Hold::kNone;
     residency->start(*record);
   };
   FakeRecord* const longer = released(1, true);
@@ -914,7 +894,7 @@ TEST_F(ResidencyTest, RecordWaitsForItsProofAndDecidesBeforeItsEncode) {
   FakeRecord* const not_at_all = released(5, false);
   EXPECT_EQ(not_at_all->state, RecordState::kPacked);
   EXPECT_EQ(not_at_all->started_by, Start::kRelease);
-  EXPECT_EQ(longer->hold, Hold::kProof);
+  EXPECT_EQ(longer->waiting.hold, Hold::kProof);
   residency->advance();
   residency->forward_end();  // brings no proofs
   EXPECT_EQ(codec.encodes, 1);
@@ -940,7 +920,7 @@ TEST_F(ResidencyTest, RecordWaitsForItsProofAndDecidesBeforeItsEncode) {
   storage.alive = true;
   Block* const living = filled_block(6);
   FakeRecord* const early = tag(living, storage);
-  early->awaits = true;
+  early->until = Hold::kProof;
   prove(early);
   EXPECT_EQ(early->state, RecordState::kTagged);
   storage.alive = false;
@@ -958,20 +938,13 @@ TEST_F(ResidencyTest, RecordWaitsForItsProofAndDecidesBeforeItsEncode) {
   for (FakeRecord* const record : {longer, shorter, adopted, not_at_all, early}) {
     residency->drop(record);
   }
-  EXPECT_EQ(residency->counters().double_encodes, 0u);
   expect_empty();
 }
 
 TEST_F(ResidencyTest, WaitsForProofsEndOnceTheyTakeTooMuchMemory) {
-  for (const bool of_peak : {false, true}) {
-    SCOPED_TRACE(of_peak);
-    ResidencyOptions options{true, false, false};
-    if (of_peak) {
-      options.waiting_part_of_peak = 3;
-    } else {
-      options.most_waiting_bytes = 4 * kBytes;
-    }
-    build(options);
+  for (const std::size_t part : {std::size_t{2}, std::size_t{3}}) {
+    SCOPED_TRACE(part);
+    build({.waiting_part_of_peak = part});
     std::vector<Block*> blocks;
     for (unsigned char i = 0; i < 12; ++i) {
       blocks.push_back(filled_block(i));
@@ -981,13 +954,13 @@ TEST_F(ResidencyTest, WaitsForProofsEndOnceTheyTakeTooMuchMemory) {
     for (Block* const block : blocks) {
       storage.alive = true;
       records.push_back(tag(block, storage));
-      records.back()->awaits = true;
+      records.back()->until = Hold::kProof;
       storage.alive = false;
       residency->release(block);
     }
     residency->advance();
     const auto peak = static_cast<std::size_t>(pool->statistics().read(StatKind::kRequested).peak);
-    const std::size_t may_wait = of_peak ? peak / 3 / kBytes : 4;
+    const std::size_t may_wait = peak / part / kBytes;
     ASSERT_GE(may_wait, 4u);
     ASSERT_LT(may_wait, records.size());
     for (std::size_t i = 0; i < records.size(); ++i) {
@@ -1099,10 +1072,11 @@ TEST_F(ResidencyTest, OverdueVerdictIsNotAwaitedAgainAtOnce) {
 }
 
 TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {
-  build({true, true, false});
+  build();
   FakeStorage storage;
   Block* const block = filled_block(2);
   FakeRecord* const record = tag(block, storage);
+  record->until = Hold::kForwardEnd;
   storage.alive = false;
   residency->release(block);
   EXPECT_EQ(restore(*record), block);
@@ -1115,7 +1089,7 @@ TEST_F(ResidencyTest, UnpackBeforeForwardEndAdoptsTheHeldBlock) {
 
 // A thread finds the restored storage dead before the thread that dropped it frees the block.
 TEST_F(ResidencyTest, RawBytesOutliveTheFreeOfTheirBlock) {
-  build({false, false, false});
+  build({.form = StoreForm::kRaw});
   for (const bool freed_before_the_copy : {false, true}) {
     FakeStorage storage;
     FakeRecord* const record = tag_and_release(6, storage);
@@ -1145,7 +1119,7 @@ TEST_F(ResidencyTest, RawBytesOutliveTheFreeOfTheirBlock) {
 
 // The same for a copy whose block was freed.
 TEST_F(ResidencyTest, CopyOfBytesOutlivesThePreviousCopy) {
-  build({false, false, false});
+  build({.form = StoreForm::kRaw});
   FakeStorage storage;
   Block* const block = filled_block(7);
   FakeRecord* const record = tag(block, storage);
@@ -1167,15 +1141,15 @@ TEST_F(ResidencyTest, CopyOfBytesOutlivesThePreviousCopy) {
 }
 
 TEST_F(ResidencyTest, InPlacePayloadStaysAtTheHeadOfItsBlock) {
-  build({true, false, true});
+  build({.form = StoreForm::kInPlace});
   FakeStorage storage;
   Block* const block = filled_block(6);
   FakeRecord* const record = tag(block, storage);
   storage.alive = false;
   residency->release(block);
   EXPECT_EQ(record->state, RecordState::kPacked);
-  EXPECT_TRUE(record->payload_in_block);
-  EXPECT_EQ(record->block, block);
+  EXPECT_TRUE(payload_of(record->stored)->is_in_place());
+  EXPECT_EQ(payload_of(record->stored)->slot.address(), block->begin);
   Block* const copy = restore(*record);
   EXPECT_TRUE(holds(copy, 6));
   residency->release(copy);
@@ -1214,7 +1188,7 @@ TEST_F(ResidencyTest, ReleaseRacingUnpackReturnsTheBytes) {
       {
         Residency::RecordGuard guard(*residency, *record);
         Residency::RestoreStatus status{};
-        mine = residency->restore_locked(guard, *record, {}, &status);
+        mine = residency->restore_locked(guard, *record, {}, record->reading, &status);
         good = good && mine != nullptr && holds(mine, value);
       }
       residency->release(mine);
@@ -1350,6 +1324,7 @@ TEST(RecordStateTest, OnlyTheTransitionsOfTheTableHappen) {
   EXPECT_FALSE(apply(s, A::kEncode));
   EXPECT_EQ(s, S::kTagged);
   EXPECT_TRUE(apply(s, A::kRelease));
+  EXPECT_TRUE(apply(s, A::kWait));
   EXPECT_TRUE(apply(s, A::kEncode));
   EXPECT_FALSE(apply(s, A::kRelease));
   EXPECT_TRUE(apply(s, A::kEncoded));
@@ -1357,8 +1332,6 @@ TEST(RecordStateTest, OnlyTheTransitionsOfTheTableHappen) {
   EXPECT_TRUE(apply(s, A::kRestore));
   EXPECT_TRUE(apply(s, A::kRestoredFreed));
   EXPECT_EQ(s, S::kPacked);
-  EXPECT_TRUE(apply(s, A::kDrop));
-  EXPECT_FALSE(apply(s, A::kDrop));
 }
 
 }  // namespace

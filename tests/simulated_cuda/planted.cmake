@@ -6,30 +6,28 @@
 set(planted_from ${PROJECT_SOURCE_DIR})
 include(${CMAKE_CURRENT_SOURCE_DIR}/../planting.cmake)
 set(planted_files allocator/cuda/driver.cpp allocator/cuda/memory_in_front.cpp allocator/cuda/stream_events.cpp
-                  allocator/residency/encoding.cpp
-                  allocator/residency/residency.cpp allocator/residency/restoring.cpp
+                  allocator/lifecycle/encoding.cpp
+                  allocator/lifecycle/residency.cpp allocator/lifecycle/restoring.cpp
+                  allocator/store/store.cpp
                   torch_bridge/cuda/expected_payload.cpp)
 foreach(file ${planted_files})
   pleat_load_for_planting(${file})
 endforeach()
 
 # ---- encode and its source ----
-pleat_plant("encode not after the last use" allocator/residency/encoding.cpp
-  "record.key,           record.stream};"
-  "record.key,           PLANTED ? record.block->stream : record.stream};")
-pleat_plant("source back before its encode" allocator/residency/residency.cpp
+pleat_plant("encode not after the last use" allocator/lifecycle/encoding.cpp
+  ".stream = record.stream,"
+  ".stream = PLANTED ? raw_block(record.stored)->stream : record.stream,")
+pleat_plant("source back before its encode" allocator/lifecycle/residency.cpp
   "if (stream != block->stream) memory_.note_use(block, stream);"
   "if (!PLANTED && stream != block->stream) memory_.note_use(block, stream);")
-pleat_plant("gated source reused" allocator/residency/encoding.cpp
-  "if (result.status == CodecStatus::kQueued) {
-    record.payload"
-  "if (!PLANTED && result.status == CodecStatus::kQueued) {
-    record.payload")
-pleat_plant_also(allocator/residency/encoding.cpp
-  "if (result.status != CodecStatus::kOk) {
-    if (attempt.slot)"
-  "if (result.status != CodecStatus::kOk && !(PLANTED && result.status == CodecStatus::kQueued)) {
-    if (attempt.slot)")
+pleat_plant("gated source reused" allocator/store/store.cpp
+  "if (result.status == CodecStatus::kQueued) return encode;
+  if (result.status == CodecStatus::kOk) return finished(encode, result);
+  arena_.free(slot);"
+  "if (!PLANTED && result.status == CodecStatus::kQueued) return encode;
+  if (result.status == CodecStatus::kOk || PLANTED) return finished(encode, {CodecStatus::kOk, slot.bytes, result.form, {}});
+  arena_.free(slot);")
 pleat_plant("verdict believed early" torch_bridge/cuda/expected_payload.cpp
   "bool all = true;
   each_slot"
@@ -39,32 +37,30 @@ pleat_plant("verdict believed early" torch_bridge/cuda/expected_payload.cpp
 pleat_plant_also(torch_bridge/cuda/expected_payload.cpp
   "found.done = found.done && v.outcome == Outcome::kDone;"
   "found.done = found.done && (v.outcome == Outcome::kDone || (PLANTED && v.outcome == Outcome::kPending));")
-pleat_plant("encode under capture" allocator/residency/encoding.cpp
-  "if (plan.room == 0 || order_.is_captured(record.stream)) return {};"
-  "if (plan.room == 0 || (!PLANTED && order_.is_captured(record.stream))) return {};")
+pleat_plant("encode under capture" allocator/store/store.cpp
+  "if (plan.room == 0 || order_.is_captured(put.stream)) return raw;"
+  "if (plan.room == 0 || (!PLANTED && order_.is_captured(put.stream))) return raw;")
 pleat_plant_also(allocator/cuda/memory_in_front.cpp
   "!raw_.is_private(events_.device(), stream);"
   "(PLANTED || !raw_.is_private(events_.device(), stream));")
 # Residency knows no current stream; the stream of this thread's last pack replaces it.
-pleat_plant("encode after a late proof on the proving thread's stream" allocator/residency/residency.cpp
+pleat_plant("encode after a late proof on the proving thread's stream" allocator/lifecycle/residency.cpp
   "if (record.restored != block) record.stream = stream;"
   "if (PLANTED) planted_current_stream = stream.value;
   if (record.restored != block) record.stream = stream;")
-pleat_plant_also(allocator/residency/encoding.cpp
-  "Attempt attempt = this->attempt(record, request);
-  if (attempt.result"
-  "if (PLANTED && start == Start::kProof) request.stream = StreamId{planted_current_stream};
-  Attempt attempt = this->attempt(record, request);
-  if (attempt.result")
+pleat_plant_also(allocator/lifecycle/encoding.cpp
+  "store_.put({&put, 1});"
+  "if (PLANTED && start == Start::kProof) put.stream = StreamId{planted_current_stream};
+  store_.put({&put, 1});")
 
 # ---- payloads and restored storages ----
-pleat_plant("payload freed under a decode" allocator/residency/residency.cpp
-  "for (const StreamId reader : record.readers) order_.follow(record.stream, reader);"
-  "for (const StreamId reader : record.readers) if (!PLANTED) order_.follow(record.stream, reader);")
-pleat_plant("two restores of one payload at once" allocator/residency/restoring.cpp
-  "for (const StreamId reader : holder.readers) order_.follow(on, reader);"
-  "for (const StreamId reader : holder.readers) if (!PLANTED) order_.follow(on, reader);")
-pleat_plant("restore read elsewhere without a wait" allocator/residency/restoring.cpp
+pleat_plant("payload freed under a decode" allocator/store/store.cpp
+  "for (const StreamId reader : payload.readers) order_.follow(payload.stream, reader);"
+  "for (const StreamId reader : payload.readers) if (!PLANTED) order_.follow(payload.stream, reader);")
+pleat_plant("two restores of one payload at once" allocator/store/store.cpp
+  "for (const StreamId reader : payload.readers) order_.follow(on, reader);"
+  "for (const StreamId reader : payload.readers) if (!PLANTED) order_.follow(on, reader);")
+pleat_plant("restore read elsewhere without a wait" allocator/lifecycle/restoring.cpp
   "order_.follow(stream, complete_for);"
   "if (!PLANTED) order_.follow(stream, complete_for);")
 

@@ -21,7 +21,8 @@ FOLDERS = {
 ROOMS = [
     ["allocator"],
     ["allocator/blocks"],
-    ["allocator/residency"],
+    ["allocator/store"],
+    ["allocator/lifecycle"],
     ["allocator/host", "allocator/cuda", "allocator/heap.h"],
     ["allocator/host_heap.h"],
     ["compress"],

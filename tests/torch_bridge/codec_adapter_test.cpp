@@ -51,7 +51,7 @@ Outcome run(CodecAdapter& codec, const std::vector<float>& values, const CodecCh
   view.data = payload;
   view.bytes = result.payload_bytes;
   view.form = result.form;
-  EXPECT_EQ(codec.decode(view, outcome.restored.data(), all.end, {}), allocator::CodecStatus::kOk);
+  EXPECT_EQ(codec.decode({view, outcome.restored.data(), all.end}), allocator::CodecStatus::kOk);
   std::free(payload);
   return outcome;
 }

@@ -393,9 +393,11 @@ TEST_F(DeviceBlockCodecTest, ThreadsCodeSideBySideAndEveryPayloadIsRight) {
       }
       if (coded.result.status != CodecStatus::kOk) continue;
       Bytes target(source.size());
-      EXPECT_EQ(codec_.decode({coded.payload->data(), coded.result.payload_bytes, coded.result.form,
-                               coded.ranges.data(), coded.ranges.size()},
-                              target.data(), target.size(), stream),
+      EXPECT_EQ(codec_.decode({{coded.payload->data(), coded.result.payload_bytes,
+                                coded.result.form, coded.ranges.data(), coded.ranges.size()},
+                               target.data(),
+                               target.size(),
+                               stream}),
                 CodecStatus::kOk);
       driver_.stream_synchronize(reinterpret_cast<void*>(stream.value));
       if (kind == 0 || kind == 2) {

@@ -294,9 +294,11 @@ class DeviceBlockCodecTest : public ::testing::Test {
     Bytes payload(coded.result.payload_bytes);
     std::memcpy(payload.data(), coded.payload->data(), payload.size());
     Bytes target(coded.source_bytes);
-    EXPECT_EQ(codec_.decode({payload.data(), payload.size(), coded.result.form, coded.ranges.data(),
-                             coded.ranges.size()},
-                            target.data(), target.size(), stream),
+    EXPECT_EQ(codec_.decode({{payload.data(), payload.size(), coded.result.form,
+                              coded.ranges.data(), coded.ranges.size()},
+                             target.data(),
+                             target.size(),
+                             stream}),
               expected);
     device_.run();
     EXPECT_TRUE(target.guard_intact());

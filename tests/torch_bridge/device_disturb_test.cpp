@@ -29,12 +29,19 @@ class DeviceDisturb : public DeviceBlockCodecTest {
   CodecStatus disturb(const PayloadView& from, Bytes& block, const BlockSpec& spec,
                       const Disturbance& how, std::uint64_t function = 0) {
     const DisturbanceWords words = pack_disturbance(spec, how);
-    scratch_.push_back(std::make_unique<Bytes>(codec_.disturb_scratch(block.size(), words)));
-    Bytes& scratch = *scratch_.back();
-    const CodecStatus status =
-        codec_.disturb(from, block.data(), block.size(), words, kStream, function,
-                       scratch.size() == 0 ? nullptr : scratch.data());
-    return status;
+    allocator::DecodeRequest request{.payload = from,
+                                     .target = block.data(),
+                                     .target_bytes = block.size(),
+                                     .stream = kStream,
+                                     .noise = &words,
+                                     .function = function};
+    scratch_.push_back(std::make_unique<Bytes>(codec_.decode_scratch(request)));
+    if (scratch_.back()->size() != 0) request.scratch = scratch_.back()->data();
+    return codec_.decode(request);
+  }
+  std::size_t scratch_of(std::size_t bytes, const BlockSpec& spec, const Disturbance& how) {
+    const DisturbanceWords words = pack_disturbance(spec, how);
+    return codec_.decode_scratch({.target_bytes = bytes, .noise = &words});
   }
   Bytes raw_with_noise(const Bytes& source, const BlockSpec& spec, const Disturbance& how,
                        std::vector<ByteRange> ranges = {}) {
@@ -136,8 +143,8 @@ TEST_F(DeviceDisturb, GoesPieceByPieceWithLittleMemory) {
   const Bytes source = normal(ElementType::kFloat32, elements);
   const BlockSpec spec{.type = ElementType::kFloat32, .bits = 4};
   const Disturbance how{4, 1, 99};
-  EXPECT_LT(codec_.disturb_scratch(source.size(), pack_disturbance(spec, how)), 9u << 20);
-  EXPECT_LT(codec_.disturb_scratch(std::size_t{1} << 40, pack_disturbance(spec, how)), 9u << 20);
+  EXPECT_LT(scratch_of(source.size(), spec, how), 9u << 20);
+  EXPECT_LT(scratch_of(std::size_t{1} << 40, spec, how), 9u << 20);
   const Bytes got = raw_with_noise(source, spec, how);
   EXPECT_EQ(device_.launches.size(), 3 * kLaunches);
   const Bytes host = with_noise_of_host(source, spec, how);
@@ -285,7 +292,7 @@ TEST_F(DeviceDisturb, WhereThereIsNothingToDoNothingIsQueued) {
                                  {odd, how},
                                  {spec, no_bits},
                                  {spec, no_amplitude}}) {
-    EXPECT_EQ(codec_.disturb_scratch(source.size(), pack_disturbance(what, by)), 0u);
+    EXPECT_EQ(scratch_of(source.size(), what, by), 0u);
     EXPECT_SAME_BITS(raw_with_noise(source, what, by), source);
   }
   EXPECT_TRUE(device_.launches.empty());
@@ -306,9 +313,14 @@ TEST_F(DeviceDisturb, WhatCannotBeDoneFails) {
   const Disturbance how{4, 1, 99};
   EXPECT_EQ(disturb(raw, block, spec, how, 77), CodecStatus::kFailed) << "nothing is recomputed";
   EXPECT_EQ(disturb(raw, block, rotated, how), CodecStatus::kFailed);
-  EXPECT_EQ(codec_.disturb(raw, block.data(), block.size(), pack_disturbance(spec, how), kStream, 0,
-                           nullptr),
-            CodecStatus::kFailed);
+  const DisturbanceWords words = pack_disturbance(spec, how);
+  EXPECT_EQ(codec_.decode({.payload = raw,
+                           .target = block.data(),
+                           .target_bytes = block.size(),
+                           .stream = kStream,
+                           .noise = &words}),
+            CodecStatus::kFailed)
+      << "it needs scratch memory";
   EXPECT_TRUE(device_.launches.empty());
   for (std::size_t launch = 0; launch < kLaunches; ++launch) {
     device_.launches_until_failure = launch;

@@ -13,7 +13,7 @@
 
 #include "allocator/host/host_device.h"
 #include "allocator/host/pool.h"
-#include "allocator/residency/payload_arena.h"
+#include "allocator/store/payload_arena.h"
 
 namespace {
 

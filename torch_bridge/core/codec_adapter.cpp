@@ -12,6 +12,7 @@ namespace pleat::bridge {
 namespace {
 
 using allocator::CodecStatus;
+using allocator::DecodeRequest;
 using allocator::EncodeRequest;
 using allocator::PayloadView;
 using compress::ElementType;
@@ -127,29 +128,39 @@ allocator::EncodeResult CodecAdapter::encode(const EncodeRequest& request,
                                              const allocator::EncodePlan& plan, void* payload,
                                              std::size_t capacity) noexcept {
   const Details& d = details(plan);
-  return finish(request, d.plan,
-                encode_block(d.source, d.plan, request.nonce, payload, capacity, executor_));
+  return finish(
+      request, d.plan,
+      payload == request.source
+          ? encode_block_in_place(payload, request.source_bytes, d.plan, request.nonce, executor_)
+          : encode_block(d.source, d.plan, request.nonce, payload, capacity, executor_));
 }
 
-allocator::EncodeResult CodecAdapter::encode_in_place(const EncodeRequest& request,
-                                                      const allocator::EncodePlan& plan) noexcept {
-  const Details& d = details(plan);
-  return finish(request, d.plan,
-                encode_block_in_place(request.source, request.source_bytes, d.plan, request.nonce,
-                                      executor_));
-}
-
-CodecStatus CodecAdapter::decode(const PayloadView& payload, void* target, std::size_t target_bytes,
-                                 allocator::StreamId) noexcept {
-  return status_of(
-      decode_block(form_of(payload), payload.data, payload.bytes, target, target_bytes, executor_));
-}
-
-CodecStatus CodecAdapter::decode_function(const PayloadView& payload, void* target,
-                                          std::size_t target_bytes, allocator::StreamId,
-                                          std::uint64_t function) noexcept {
-  return status_of(decode_block_function(form_of(payload), payload.data, payload.bytes, target,
-                                         target_bytes, Recomputed::unpack(function), executor_));
+CodecStatus CodecAdapter::decode(const DecodeRequest& request) noexcept {
+  const PayloadView& payload = request.payload;
+  const BlockForm form = form_of(payload);
+  const auto function = Recomputed::unpack(request.function);
+  const auto apply = [&](auto* how) {
+    return status_of(how(form, payload.data, payload.bytes, request.target, request.target_bytes,
+                         function, executor_));
+  };
+  if (payload.data != nullptr) {
+    if (request.function != 0 && request.noise == nullptr) return apply(&decode_block_function);
+    const CodecStatus decoded = status_of(decode_block(
+        form, payload.data, payload.bytes, request.target, request.target_bytes, executor_));
+    if (decoded != CodecStatus::kOk || request.noise == nullptr) return decoded;
+  }
+  try {
+    const UnpackedDisturbance noise = unpack_disturbance(*request.noise);
+    const std::vector<compress::block::ByteRange> ranges =
+        block_ranges(payload.ranges, payload.range_count);
+    const BlockSource source{request.target, request.target_bytes, ranges.data(), ranges.size()};
+    if (!disturb_block(request.target, source, noise.choice, noise.how, executor_)) {
+      return CodecStatus::kFailed;
+    }
+  } catch (...) {
+    return CodecStatus::kFailed;
+  }
+  return request.function == 0 ? CodecStatus::kOk : apply(&apply_block_function);
 }
 
 std::vector<compress::block::ByteRange> block_ranges(const allocator::ByteRange* ranges,
@@ -175,28 +186,6 @@ UnpackedDisturbance unpack_disturbance(const allocator::DisturbanceWords& packed
           .how = {.bits = static_cast<std::uint8_t>(rest >> 32),
                   .amplitude = std::bit_cast<float>(static_cast<std::uint32_t>(rest)),
                   .nonce = nonce}};
-}
-
-allocator::CodecStatus CodecAdapter::disturb(const PayloadView& restored_from, void* block,
-                                             std::size_t bytes,
-                                             const allocator::DisturbanceWords& how,
-                                             allocator::StreamId, std::uint64_t function,
-                                             void* /*scratch*/) noexcept {
-  const UnpackedDisturbance noise = unpack_disturbance(how);
-  try {
-    const std::vector<compress::block::ByteRange> ranges =
-        block_ranges(restored_from.ranges, restored_from.range_count);
-    const BlockSource source{block, bytes, ranges.data(), ranges.size()};
-    if (!disturb_block(block, source, noise.choice, noise.how, executor_)) {
-      return CodecStatus::kFailed;
-    }
-  } catch (...) {
-    return CodecStatus::kFailed;
-  }
-  return function == 0 ? CodecStatus::kOk
-                       : status_of(apply_block_function(form_of(restored_from), restored_from.data,
-                                                        restored_from.bytes, block, bytes,
-                                                        Recomputed::unpack(function), executor_));
 }
 
 allocator::EncodeResult CodecAdapter::finish(const EncodeRequest& request, const BlockPlan& plan,

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "allocator/residency/block_codec.h"
+#include "allocator/store/block_codec.h"
 #include "compress/block/block_payload.h"
 #include "compress/block/disturb.h"
 #include "torch_bridge/core/codec_totals.h"
@@ -45,18 +45,7 @@ class CodecAdapter final : public allocator::BlockCodec {
   allocator::EncodeResult encode(const allocator::EncodeRequest& request,
                                  const allocator::EncodePlan& plan, void* payload,
                                  std::size_t capacity) noexcept override;
-  allocator::EncodeResult encode_in_place(const allocator::EncodeRequest& request,
-                                          const allocator::EncodePlan& plan) noexcept override;
-  allocator::CodecStatus decode(const allocator::PayloadView& payload, void* target,
-                                std::size_t target_bytes,
-                                allocator::StreamId stream) noexcept override;
-  allocator::CodecStatus decode_function(const allocator::PayloadView& payload, void* target,
-                                         std::size_t target_bytes, allocator::StreamId stream,
-                                         std::uint64_t function) noexcept override;
-  allocator::CodecStatus disturb(const allocator::PayloadView& restored_from, void* block,
-                                 std::size_t bytes, const allocator::DisturbanceWords& how,
-                                 allocator::StreamId stream, std::uint64_t function,
-                                 void* scratch) noexcept override;
+  allocator::CodecStatus decode(const allocator::DecodeRequest& request) noexcept override;
 
   [[nodiscard]] const compress::Executor& executor() const noexcept { return executor_; }
 

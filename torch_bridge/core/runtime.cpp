@@ -23,16 +23,18 @@ constexpr std::size_t kWaitingPartOfPeak = 2;
 // Of what waits for a verdict nothing is lost but time, and little of that.
 constexpr std::size_t kJudgedPartOfPeak = 16;
 
+allocator::StoreForm form_of(const Options& o, bool keeps_blocks) noexcept {
+  using Form = allocator::StoreForm;
+  if (o.mode == Mode::kOff) return tracing() ? Form::kPlanned : Form::kRaw;
+  if (keeps_blocks) return Form::kPayloadAndBlock;
+  return o.place == Place::kInPlace ? Form::kInPlace : Form::kPayload;
+}
+
 allocator::ResidencyOptions options_of_heaps(const Options& o, bool peak_is_known,
-                                             bool keep_originals) {
-  // For a trace it is found out what would be coded.
-  return {.compress = o.mode != Mode::kOff || tracing(),
-          .at_forward_end = o.when == When::kForwardEnd,
-          .in_place = o.place == Place::kInPlace && !keep_originals,
-          .keep_originals = keep_originals,
+                                             bool keeps_blocks) {
+  return {.form = form_of(o, keeps_blocks),
           .waiting_part_of_peak = peak_is_known ? kWaitingPartOfPeak : 0,
-          .judged_part_of_peak = peak_is_known ? kJudgedPartOfPeak : 0,
-          .plan_only = o.mode == Mode::kOff};
+          .judged_part_of_peak = peak_is_known ? kJudgedPartOfPeak : 0};
 }
 
 std::uint64_t rank_from_environment() noexcept {
@@ -83,6 +85,7 @@ void Runtime::set_options(const Options& options) {
                        : static_cast<std::uint8_t>(sensitivity::uniform_width(options.bits)));
   seed_.store(options.seed, std::memory_order_relaxed);
   copy_raw.store(options.copy_raw, std::memory_order_relaxed);
+  waits_for_forward_end.store(options.when == When::kForwardEnd, std::memory_order_relaxed);
   reuse_gradients.store(options.reuse_gradients, std::memory_order_relaxed);
   recompute.store(options.recompute, std::memory_order_relaxed);
   rule.store(options.rule, std::memory_order_relaxed);

@@ -12,7 +12,7 @@
 #include "allocator/heap.h"
 #include "allocator/host/pool.h"
 #include "allocator/host_heap.h"
-#include "allocator/residency/residency.h"
+#include "allocator/lifecycle/residency.h"
 #include "allocator/statistics.h"
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/device_facts.h"
@@ -74,6 +74,7 @@ class Runtime {
   // ---- read on hot paths, written by set_options ----
   std::atomic<std::size_t> min_bytes{0};
   std::atomic<bool> copy_raw{false};
+  std::atomic<bool> waits_for_forward_end{false};
   std::atomic<bool> reuse_gradients{true};
   std::atomic<bool> recompute{true};
   std::atomic<Rule> rule{Rule::kProof};

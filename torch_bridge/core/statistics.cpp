@@ -51,7 +51,6 @@ Json records(const allocator::ResidencyCounters& r) {
           {"encoded_in_place", load(r.encoded_in_place)},
           {"recomputed", load(r.recomputed)},
           {"recomputed_bytes", load(r.recomputed_bytes)},
-          {"double_encodes", load(r.double_encodes)},
           {"held", load(r.held)},
           {"kept", load(r.kept)},
           {"queued", load(r.queued)},

@@ -215,7 +215,8 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   try {
     if (d.gated) {
       result.status = CodecStatus::kQueued;
-      result.ticket = {++last_ticket_};
+      result.ticket = {++last_ticket_,
+                       form.kind == DeviceKind::kFloats && compress::has_wide_groups(form.bits)};
       asked_.emplace(result.ticket.value, std::move(expected));
     } else {
       unasked_.push_back(std::move(expected));
@@ -347,13 +348,6 @@ allocator::EncodeResult DeviceBlockCodec::verdict(allocator::EncodeTicket ticket
   }
   give_slots(*expected);
   return result;
-}
-
-bool DeviceBlockCodec::is_lossy(allocator::EncodeTicket ticket) noexcept {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  const auto at = asked_.find(ticket.value);
-  return at != asked_.end() && at->second->form.kind == DeviceKind::kFloats &&
-         compress::has_wide_groups(at->second->form.bits);
 }
 
 void DeviceBlockCodec::forget(allocator::EncodeTicket ticket) noexcept {

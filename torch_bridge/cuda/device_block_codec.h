@@ -13,8 +13,8 @@
 // waited for. A reader of a block whose lossy encode is queued waits for the verdict. Torch-free.
 //
 // Threads: any. Driver calls: launches, and memsets for gaps and for exact floats. Waiting for the
-// device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() and
-// disturb() on a stream that is one of more than 511.
+// device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() on a
+// stream that is one of more than 511.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@
 
 #include "allocator/cuda/device_words.h"
 #include "allocator/cuda/driver.h"
-#include "allocator/residency/block_codec.h"
+#include "allocator/store/block_codec.h"
 #include "compress/block/block_spec.h"
 #include "compress/kernel_launcher.h"
 #include "torch_bridge/core/device_facts.h"
@@ -58,18 +58,11 @@ class DeviceBlockCodec final : public DeviceCodec {
                                  std::size_t capacity) noexcept override;
   bool is_decided(allocator::EncodeTicket ticket) noexcept override;
   allocator::EncodeResult verdict(allocator::EncodeTicket ticket, bool wait) noexcept override;
-  bool is_lossy(allocator::EncodeTicket ticket) noexcept override;
   void forget(allocator::EncodeTicket ticket) noexcept override;
-  allocator::CodecStatus decode(const allocator::PayloadView& payload, void* target,
-                                std::size_t target_bytes,
-                                allocator::StreamId stream) noexcept override;
-  // By the kernels that code, so the noise is what they could have made: device_restoring.cpp.
-  allocator::CodecStatus disturb(const allocator::PayloadView& restored_from, void* block,
-                                 std::size_t bytes, const allocator::DisturbanceWords& how,
-                                 allocator::StreamId stream, std::uint64_t function,
-                                 void* scratch) noexcept override;
-  std::size_t disturb_scratch(std::size_t bytes,
-                              const allocator::DisturbanceWords& how) noexcept override;
+  // Noise by the kernels that code, so it is what they could have made: device_restoring.cpp. No
+  // function: no record is recomputed on a device.
+  allocator::CodecStatus decode(const allocator::DecodeRequest& request) noexcept override;
+  std::size_t decode_scratch(const allocator::DecodeRequest& request) noexcept override;
 
   [[nodiscard]] std::vector<CodedSpan> coded_spans(
       const allocator::PayloadView& payload) const override;
@@ -84,6 +77,9 @@ class DeviceBlockCodec final : public DeviceCodec {
   struct Details;
   struct RestoringTurn;
 
+  [[nodiscard]] allocator::CodecStatus decode_payload(
+      const allocator::DecodeRequest& request) noexcept;
+  [[nodiscard]] allocator::CodecStatus add_noise(const allocator::DecodeRequest& request) noexcept;
   [[nodiscard]] RestoringTurn take_turn(allocator::StreamId stream) noexcept;
   [[nodiscard]] allocator::CodecStatus end_turn(const RestoringTurn& turn,
                                                 allocator::StreamId stream, bool launched) noexcept;

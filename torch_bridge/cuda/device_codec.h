@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "allocator/ids.h"
-#include "allocator/residency/block_codec.h"
+#include "allocator/store/block_codec.h"
 #include "compress/cuda/device_sketch.h"
 #include "torch_bridge/core/device_facts.h"
 

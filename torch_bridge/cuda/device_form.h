@@ -17,8 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "allocator/residency/block_codec.h"
-#include "allocator/residency/byte_ranges.h"
+#include "allocator/store/block_codec.h"
+#include "allocator/store/byte_ranges.h"
 #include "compress/block/block_spec.h"
 #include "compress/cuda/device_codec.h"
 #include "compress/lines/lines.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "allocator/ids.h"
-#include "allocator/residency/block_codec.h"
+#include "allocator/store/block_codec.h"
 #include "compress/block/block_spec.h"
 #include "compress/cuda/device_asides.h"
 #include "compress/cuda/device_codec.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "allocator/residency/byte_ranges.h"
+#include "allocator/store/byte_ranges.h"
 #include "compress/block/block_spec.h"
 #include "torch_bridge/cuda/device_form.h"
 #include "torch_bridge/cuda/key_lessons.h"

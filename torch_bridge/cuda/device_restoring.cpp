@@ -11,7 +11,7 @@ namespace pleat::bridge::cuda {
 namespace {
 
 using allocator::CodecStatus;
-using allocator::DisturbanceWords;
+using allocator::DecodeRequest;
 using allocator::PayloadView;
 using allocator::StreamId;
 using allocator::cuda::DeviceContext;
@@ -62,8 +62,15 @@ CodecStatus DeviceBlockCodec::end_turn(const RestoringTurn& turn, StreamId strea
 
 // ---- decode -------------------------------------------------------------------------------------
 
-CodecStatus DeviceBlockCodec::decode(const PayloadView& payload, void* target,
-                                     std::size_t target_bytes, StreamId stream) noexcept {
+CodecStatus DeviceBlockCodec::decode(const DecodeRequest& request) noexcept {
+  if (request.function != 0) return CodecStatus::kFailed;
+  const CodecStatus decoded =
+      request.payload.data != nullptr ? decode_payload(request) : CodecStatus::kOk;
+  return decoded == CodecStatus::kOk && request.noise != nullptr ? add_noise(request) : decoded;
+}
+
+CodecStatus DeviceBlockCodec::decode_payload(const DecodeRequest& request) noexcept {
+  const auto& [payload, target, target_bytes, stream, noise, function, scratch] = request;
   const DeviceForm form = DeviceForm::unpack(payload.form);
   const DeviceContext context(driver_, life_, device_);
   if (!context) return CodecStatus::kFailed;
@@ -134,37 +141,35 @@ std::vector<CodedSpan> DeviceBlockCodec::coded_spans(const PayloadView& payload)
   return spans;
 }
 
-// ---- disturb ------------------------------------------------------------------------------------
+// ---- noise --------------------------------------------------------------------------------------
 
-std::size_t DeviceBlockCodec::disturb_scratch(std::size_t bytes,
-                                              const DisturbanceWords& how) noexcept {
-  const DeviceNoise noise(how);
-  return noise.any() ? noise.scratch(bytes) : 0;
+std::size_t DeviceBlockCodec::decode_scratch(const DecodeRequest& request) noexcept {
+  if (request.noise == nullptr) return 0;
+  const DeviceNoise noise(*request.noise);
+  return noise.any() ? noise.scratch(request.target_bytes) : 0;
 }
 
-CodecStatus DeviceBlockCodec::disturb(const PayloadView& restored_from, void* block,
-                                      std::size_t /*bytes*/, const DisturbanceWords& how,
-                                      StreamId stream, std::uint64_t function,
-                                      void* scratch) noexcept {
-  if (function != 0) return CodecStatus::kFailed;  // nothing is recomputed on a device
-  const DeviceNoise noise(how);
+CodecStatus DeviceBlockCodec::add_noise(const DecodeRequest& request) noexcept {
+  const PayloadView& payload = request.payload;
+  const StreamId stream = request.stream;
+  const DeviceNoise noise(*request.noise);
   if (!noise.any()) return CodecStatus::kOk;
-  if (!noise.is_possible() || scratch == nullptr) return CodecStatus::kFailed;
+  if (!noise.is_possible() || request.scratch == nullptr) return CodecStatus::kFailed;
   const DeviceContext context(driver_, life_, device_);
   if (!context) return CodecStatus::kFailed;
   const RestoringTurn turn = take_turn(stream);
   DeviceTasks tasks;
-  const bool has_payload = restored_from.data != nullptr;
-  if (turn.workspace == 0 || (has_payload && !restoring_tasks(restored_from, block, turn, tasks))) {
+  if (turn.workspace == 0 ||
+      (payload.data != nullptr && !restoring_tasks(payload, request.target, turn, tasks))) {
     return CodecStatus::kFailed;
   }
   bool launched = true;
-  for (std::size_t i = 0; launched && i < restored_from.range_count; ++i) {
-    const allocator::ByteRange& range = restored_from.ranges[i];
+  for (std::size_t i = 0; launched && i < payload.range_count; ++i) {
+    const allocator::ByteRange& range = payload.ranges[i];
     if (!noise.reaches(range.begin, range.end)) continue;
-    launched =
-        noise.queue(launcher_, stream, advance(block, range.begin), range.end - range.begin, i,
-                    restored_from.range_count == 1, advance(scratch, 0), Workspace(turn.workspace));
+    launched = noise.queue(launcher_, stream, advance(request.target, range.begin),
+                           range.end - range.begin, i, payload.range_count == 1,
+                           advance(request.scratch, 0), Workspace(turn.workspace));
   }
   // The sections next to the codes are restored once more, over the noise.
   tasks.codes.clear();

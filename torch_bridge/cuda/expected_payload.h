@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "allocator/residency/block_codec.h"
+#include "allocator/store/block_codec.h"
 #include "compress/block/block_spec.h"
 #include "torch_bridge/cuda/device_form.h"
 #include "torch_bridge/cuda/key_lessons.h"

@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "allocator/ids.h"
-#include "allocator/residency/block_codec.h"
+#include "allocator/store/block_codec.h"
 
 namespace pleat::bridge::cuda {
 

@@ -1,6 +1,6 @@
 // The saved-tensor hooks: pack keeps a weak reference and tags the block, unpack returns the bytes.
 // Unpack returns the storage itself if it lives, else a restored one. A tensor's path from here:
-// tagging.h -> allocator/residency/record.h -> residency.h -> BlockCodec -> compress/codec.h.
+// tagging.h -> allocator/lifecycle/record.h -> residency.h -> BlockCodec -> compress/codec.h.
 #pragma once
 
 #include <memory>

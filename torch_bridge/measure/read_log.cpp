@@ -198,8 +198,9 @@ std::optional<WidthCosts> costs_on_device(TorchRecord& record, const CodecChoice
   return costs;
 }
 
-std::size_t bytes_of(const allocator::Residency::Stored& stored, const TorchRecord& record) {
-  return stored.payload.data != nullptr ? stored.payload.bytes : record.bytes;
+std::size_t bytes_of(const allocator::Stored& stored, const TorchRecord& record) {
+  const allocator::Payload* const payload = payload_of(stored);
+  return payload != nullptr ? payload->bytes : record.bytes;
 }
 
 // Also gives the bytes that stand for the record now. The record is not dropped meanwhile.
@@ -211,8 +212,8 @@ std::optional<WidthCosts> costs_of(TorchRecord& record, const CodecChoice& choic
   std::optional<WidthCosts> of_payload;
   {
     allocator::Residency::RecordGuard guard(residency, record);
-    const allocator::Residency::Stored stored = residency.stored_locked(guard, record);
-    payload = stored.payload;
+    const allocator::Stored& stored = residency.stored_locked(guard, record);
+    if (const allocator::Payload* const own = payload_of(stored)) payload = own->view();
     *payload_bytes = bytes_of(stored, record);
     if (payload.data != nullptr && is_on_host(record)) {
       const BlockForm form = BlockForm::unpack(payload.form.words);
@@ -241,7 +242,9 @@ std::optional<WidthCosts> costs_of(TorchRecord& record, const CodecChoice& choic
 
 TorchRecord& holder_of(TorchRecord& record) {
   allocator::Residency::RecordGuard guard(record.backend().residency(), record);
-  return record.recomputed ? static_cast<TorchRecord&>(*record.argument) : record;
+  return std::holds_alternative<allocator::Recomputed>(record.stored)
+             ? static_cast<TorchRecord&>(*record.argument.record)
+             : record;
 }
 
 // The cost at 4 bits, or at the next width that is possible; null: there is none.

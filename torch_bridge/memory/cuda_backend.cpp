@@ -223,7 +223,8 @@ class CudaDevices final : public cuda::FreeListener {
     if (access_ == nullptr || !life_.may_call() || left_alone_[at]) return nullptr;
     const allocator::ResidencyOptions options = runtime_.residency_options();
     // The set-up of a device is not allowed while a graph is being captured.
-    if (options.compress && access_->may_capture()) return nullptr;
+    const bool codes = options.form != allocator::StoreForm::kRaw;
+    if (codes && access_->may_capture()) return nullptr;
     left_alone_[at] = true;
     try {
       auto backend =
@@ -231,7 +232,7 @@ class CudaDevices final : public cuda::FreeListener {
       std::string why;
       using Opened = cuda::DeviceCodec::Opened;
       const Opened opened =
-          options.compress ? backend->codec().open(backend->current_stream(), why) : Opened::kYes;
+          codes ? backend->codec().open(backend->current_stream(), why) : Opened::kYes;
       left_alone_[at] = opened != Opened::kNotYet;
       if (opened == Opened::kNever) {
         std::fprintf(stderr, "pleat: tensors on cuda:%d are left to stock: %s\n",

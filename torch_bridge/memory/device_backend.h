@@ -20,8 +20,8 @@
 #include "allocator/blocks/block.h"
 #include "allocator/heap.h"
 #include "allocator/ids.h"
-#include "allocator/residency/byte_ranges.h"
-#include "allocator/residency/residency.h"
+#include "allocator/lifecycle/residency.h"
+#include "allocator/store/byte_ranges.h"
 #include "compress/cuda/device_sketch.h"
 #include "torch_bridge/core/device_facts.h"
 

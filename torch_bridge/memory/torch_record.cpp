@@ -202,7 +202,7 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   std::optional<ReleasedStorage> of_argument;
   backend_.residency().under_link_lock([&] {
     own.choice = CodecChoice::unpack(choice.words);
-    of_argument = argument != nullptr ? as_argument(*argument) : planned_argument_;
+    of_argument = argument.record != nullptr ? as_argument(*argument.record) : planned_argument_;
   });
   if (const Exactness known = exactness_.load(); known != Exactness::kMayBearNoise) {
     own.exactness = known;
@@ -231,25 +231,34 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
         .fetch_add(bytes, std::memory_order_relaxed);
   }
   const ReleaseDecision decision = decide_at_release(own, of_argument ? &*of_argument : nullptr);
-  would_be_recomputed_ = decision.may_be_recomputed;
   return {decision.choice.pack(), decision.may_be_recomputed};
 }
 
-void TorchRecord::note_plan(std::size_t payload_bytes) noexcept {
-  const bool coded = payload_bytes != 0 && payload_bytes < bytes;
-  would_be_coded_.store(coded && !would_be_recomputed_, std::memory_order_relaxed);
-  trace_planned(*this, backend_.heap().device().value,
-                would_be_recomputed_ ? PLEAT_TRACE_PLAN_RECOMPUTED
-                : coded              ? PLEAT_TRACE_PLAN_CODED
-                                     : PLEAT_TRACE_PLAN_RAW,
-                would_be_recomputed_ ? 0 : payload_bytes);
+allocator::Hold TorchRecord::waits_for() const noexcept {
+  const Runtime* const runtime = Runtime::get();
+  if (runtime != nullptr && runtime->waits_for_forward_end.load(std::memory_order_relaxed)) {
+    return allocator::Hold::kForwardEnd;
+  }
+  return awaits_proof() ? allocator::Hold::kProof : allocator::Hold::kNone;
 }
 
 void TorchRecord::note_planned_argument(TorchRecord& argument) noexcept {
-  if (!argument.would_be_coded_.load(std::memory_order_relaxed) || argument.bytes != bytes) return;
-  backend_.residency().under_link_lock([&] {
+  if (argument.bytes != bytes) return;
+  allocator::Residency& residency = backend_.residency();
+  {
+    allocator::Residency::RecordGuard guard(residency, argument);
+    const auto* const raw = std::get_if<allocator::Raw>(&argument.stored);
+    if (raw == nullptr || raw->planned_bytes == 0) return;
+  }
+  residency.under_link_lock([&] {
     if (!planned_argument_) planned_argument_ = as_argument(argument);
   });
+}
+
+allocator::Reading TorchRecord::reading() const noexcept {
+  const bool recomputed = std::holds_alternative<allocator::Recomputed>(stored);
+  const auto& holder = recomputed ? static_cast<const TorchRecord&>(*argument.record) : *this;
+  return {holder.disturbance(), reads_original()};
 }
 
 bool TorchRecord::reads_original() const noexcept {
@@ -277,7 +286,7 @@ struct TorchRecord::SpareBlock {
 };
 
 TorchRecord::Restored TorchRecord::restore(bool slice) {
-  if (disturbance() != nullptr && !packed()) {
+  if (disturbance() != nullptr && is_raw()) {
     return restore_apart(/*last=*/false);  // raw bytes are the record's own
   }
   allocator::Residency& residency = backend_.residency();
@@ -352,7 +361,7 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
       } else {
         allocator::Residency::RestoreStatus status{};
         allocator::Block* const block =
-            residency.copy_locked(guard, *this, stream, &status, &spare.block);
+            residency.copy_locked(guard, *this, stream, reading(), &status, &spare.block);
         if (status != allocator::Residency::RestoreStatus::kNeedsBlock) {
           restored.storage = c10::Storage(storage_of(block, status));
           restored.version = c10::VariableVersion(0);
@@ -368,7 +377,7 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
 bool TorchRecord::is_raw() noexcept {
   allocator::Residency& residency = backend_.residency();
   allocator::Residency::RecordGuard guard(residency, *this);
-  return residency.stored_locked(guard, *this).raw != nullptr;
+  return payload_of(residency.stored_locked(guard, *this)) == nullptr;
 }
 
 bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexcept {
@@ -379,7 +388,8 @@ bool TorchRecord::is_restored_into(const c10::StorageImpl* storage) const noexce
 
 // The only copy of the bytes is a restored storage, and it was written to.
 void TorchRecord::check_not_lost() const {
-  TORCH_CHECK(packed() || !restored_version_ || restored_version_->current_version() == 0,
+  TORCH_CHECK(payload_of(stored) != nullptr || !restored_version_ ||
+                  restored_version_->current_version() == 0,
               "one of the variables needed for gradient computation has been modified by an "
               "inplace operation: a saved tensor was written to after an earlier backward pass "
               "had unpacked it, and is needed again");
@@ -393,7 +403,7 @@ bool TorchRecord::restored_may_live() const {
   check_not_lost();
   return restored_version_->current_version() == 0 && !restored_storage_->expired() &&
          restored_for_.extra == pass_facts().extra &&
-         (original == nullptr || restored_for_.values == pass_values());
+         (!has_original() || restored_for_.values == pass_values());
 }
 
 // For the yardstick of a check: takes away the noise that larger values in the same group add. No
@@ -401,8 +411,8 @@ bool TorchRecord::restored_may_live() const {
 // nor than the noise, in the mean, of a group of Gaussian values of its own size: as their range
 // is 5.6 deviations, that is 5.6 / sqrt(12) of the size in place of half a range.
 void TorchRecord::limit_noise(const c10::Storage& restored) {
-  if (pass_values() != PassValues::kYardstick || reads_original() || original == nullptr ||
-      !decided_ || !decided_->may_be_noisy()) [[likely]] {
+  if (pass_values() != PassValues::kYardstick || reads_original() || !has_original() || !decided_ ||
+      !decided_->may_be_noisy()) [[likely]] {
     return;
   }
   constexpr double kOfSize = 1.62;
@@ -442,7 +452,7 @@ c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guar
                                          allocator::StreamId stream, SpareBlock& spare) {
   allocator::Residency::RestoreStatus status{};
   allocator::Block* const block =
-      backend_.residency().restore_locked(guard, *this, stream, &status, &spare.block);
+      backend_.residency().restore_locked(guard, *this, stream, reading(), &status, &spare.block);
   if (status == allocator::Residency::RestoreStatus::kNeedsBlock) return {};
   StoragePtr impl = storage_of(block, status);
   restored_storage_ = WeakStorage(impl);

@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-#include "allocator/residency/record.h"
+#include "allocator/lifecycle/record.h"
 #include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/proof_book.h"
 #include "torch_bridge/core/reasons.h"
@@ -114,20 +114,19 @@ class TorchRecord final : public allocator::Record {
   // True if its bytes are being written to a payload, or are there.
   [[nodiscard]] bool is_encoded() const noexcept {
     const allocator::RecordState now = state.load(std::memory_order_relaxed);
-    return now == allocator::RecordState::kEncoding || now == allocator::RecordState::kPacked ||
+    return now == allocator::RecordState::kStoring || now == allocator::RecordState::kPacked ||
            now == allocator::RecordState::kRestored;
   }
-  [[nodiscard]] bool awaits_proof() const noexcept override {
+  [[nodiscard]] bool awaits_proof() const noexcept {
     return exactness_.load() == Exactness::kMayBearNoise && undecided_.load() != 0;
   }
+  [[nodiscard]] allocator::Hold waits_for() const noexcept override;
   // Makes it exact because of its key, with any claim. Before the storage is released.
   void assign_exact() noexcept { assigned_exact_ = true; }
   Decision decide(allocator::Start start) noexcept override;
 
-  // ---- for a trace without coding: the planned payload ----
-  void note_plan(std::size_t payload_bytes) noexcept override;
-  // Its bytes are a function of those of `argument`, whose payload would serve both. Before the
-  // storage is released.
+  // For a trace without coding: its bytes are a function of those of `argument`, whose planned
+  // payload would serve both. Before the storage is released.
   void note_planned_argument(TorchRecord& argument) noexcept;
 
   // ---- the effect of noise on the gradient: measure/probe.h ----
@@ -145,10 +144,9 @@ class TorchRecord final : public allocator::Record {
   [[nodiscard]] const std::optional<Decided>& decided() const noexcept { return decided_; }
   // Sets the noise with which extra passes read it from now on; null: none. While no pass runs.
   void set_disturbance(const allocator::DisturbanceWords* how) noexcept { disturbance_ = how; }
-  [[nodiscard]] const allocator::DisturbanceWords* disturbance() const noexcept override {
+  [[nodiscard]] const allocator::DisturbanceWords* disturbance() const noexcept {
     return disturbance_ != nullptr && in_extra_pass() ? disturbance_ : nullptr;
   }
-  [[nodiscard]] bool reads_original() const noexcept override;
 
   // Sets the place of its first save, numbered by Runtime::check; 0: unknown. Under the link lock,
   // before the storage is released.
@@ -160,6 +158,15 @@ class TorchRecord final : public allocator::Record {
 
  private:
   [[nodiscard]] bool may_hold_locked(const SavedVariableSlot& slot) const noexcept;
+  // True if a restore must return the saved bytes, if both are kept.
+  [[nodiscard]] bool reads_original() const noexcept;
+  // True if the payload's block is kept next to it.
+  [[nodiscard]] bool has_original() const noexcept {
+    const auto* const own = std::get_if<allocator::Payload>(&stored);
+    return own != nullptr && own->block != nullptr;
+  }
+  // The bytes that a restore by this thread's pass returns. Under the record's mutex.
+  [[nodiscard]] allocator::Reading reading() const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
   struct SpareBlock;
@@ -179,9 +186,7 @@ class TorchRecord final : public allocator::Record {
   std::atomic<bool> several_of_one_node_{false};
   bool assigned_exact_ = false;
   std::optional<Decided> decided_;
-  std::atomic<bool> would_be_coded_{false};
   std::optional<ReleasedStorage> planned_argument_;  // guarded by the link lock
-  bool would_be_recomputed_ = false;
   const allocator::DisturbanceWords* disturbance_ = nullptr;
   std::uint32_t place_ = 0;
   StoragePtr kept_;

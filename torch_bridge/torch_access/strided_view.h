@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "allocator/residency/byte_ranges.h"
+#include "allocator/store/byte_ranges.h"
 
 namespace pleat::bridge {
 

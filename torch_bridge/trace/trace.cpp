@@ -74,6 +74,7 @@ class TraceSink final : public allocator::EventSink {
     const bool fell_short = event.kind == EventKind::kOutOfMemory;
     if (fell_short && event.change == decltype(event.change){}) return;
     const TraceCost::Timed timed(trace_state.events);
+    if (event.kind == EventKind::kPlan) return note_plan(*recorder, event);
     PleatTraceEvent told{};
     told.time_ns = event.time_ns;
     told.address = event.address;
@@ -95,6 +96,20 @@ class TraceSink final : public allocator::EventSink {
       told.stack = trace_stack(*recorder);
     }
     recorder->event(&told);
+  }
+
+ private:
+  // The payload that a saved storage would become, if compression is off.
+  static void note_plan(const PleatRecorder& recorder, const Event& event) noexcept {
+    PleatTraceEvent mark = trace_mark(PLEAT_TRACE_PLAN);
+    mark.time_ns = event.time_ns;
+    mark.device = static_cast<std::int8_t>(event.device.value);
+    mark.record = event.record.value;
+    mark.key = event.bytes;
+    mark.reason = event.place == allocator::PayloadPlace::kArgument ? PLEAT_TRACE_PLAN_RECOMPUTED
+                  : event.bytes != 0                                ? PLEAT_TRACE_PLAN_CODED
+                                                                    : PLEAT_TRACE_PLAN_RAW;
+    recorder.event(&mark);
   }
 };
 
@@ -386,16 +401,6 @@ void trace_left(Reason why, std::int32_t device, const allocator::Block* block,
   mark.block = block != nullptr ? block->id.value : 0;
   mark.op = recorder->intern(name, std::strlen(name));
   mark.stack = trace_stack(*recorder);
-  recorder->event(&mark);
-}
-
-void trace_planned(const allocator::Record& record, std::int32_t device, PleatTracePlan plan,
-                   std::size_t payload_bytes) noexcept {
-  const PleatRecorder* const recorder = trace_recorder();
-  if (recorder == nullptr) return;
-  PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_PLAN);
-  mark.reason = static_cast<std::uint8_t>(plan);
-  mark.key = payload_bytes;
   recorder->event(&mark);
 }
 

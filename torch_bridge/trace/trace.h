@@ -47,8 +47,5 @@ void trace_proved(const allocator::Record& record, std::int32_t device,
 // A tensor was saved whose storage gets no record. `block`: of Pleat's; null: in other memory.
 void trace_left(Reason why, std::int32_t device, const allocator::Block* block,
                 std::size_t bytes) noexcept;
-// The payload that a saved storage would become, if compression is off.
-void trace_planned(const allocator::Record& record, std::int32_t device, PleatTracePlan plan,
-                   std::size_t payload_bytes) noexcept;
 
 }  // namespace pleat::bridge

@@ -1,5 +1,7 @@
-// Residency moves the bytes of saved blocks: tag -> release -> compress -> restore. It does not
-// choose bits, and it does not depend on tensors or on the kind of memory that provides the blocks.
+// Residency is the lifecycle of saved blocks: tag -> release -> store -> restore -> drop. It
+// decides when a block is stored and who still needs it; the store (allocator/store/store.h) has
+// the bytes. It does not choose bits, and it does not depend on tensors or on the kind of memory
+// that provides the blocks.
 //
 // Streams: a pack names the stream on which the block was in use. The block is encoded on the
 // stream of its last pack, and restored on the stream of the caller. Where these differ, the later
@@ -13,30 +15,22 @@
 
 #include "allocator/event_sink.h"
 #include "allocator/fork_gate.h"
-#include "allocator/residency/block_codec.h"
-#include "allocator/residency/block_memory.h"
-#include "allocator/residency/payload_arena.h"
-#include "allocator/residency/record.h"
-#include "allocator/residency/stream_order.h"
-#include "allocator/residency/waiting_records.h"
+#include "allocator/lifecycle/record.h"
+#include "allocator/lifecycle/waiting_records.h"
 #include "allocator/statistics.h"
+#include "allocator/store/block_memory.h"
+#include "allocator/store/payload_arena.h"
+#include "allocator/store/store.h"
+#include "allocator/store/stream_order.h"
 
 namespace pleat::allocator {
 
 struct ResidencyOptions {
-  bool compress = true;         // false: released blocks are held raw
-  bool at_forward_end = false;  // hold raw, encode everything in forward_end()
-  bool in_place = false;        // payload over the head of its own block
-  // Keeps the saved block next to its payload until the drop, so that a restore can return either.
-  bool keep_originals = false;
-  // Limit on the bytes of records that wait for a proof or a verdict. Beyond it the oldest wait
-  // ends, unless only two such records are left.
-  std::size_t most_waiting_bytes = SIZE_MAX;
+  StoreForm form = StoreForm::kPayload;
   // Limits as a fraction 1/n of the peak of requested bytes so far. The first is for all records
-  // that wait for a proof or a verdict, the second for those that wait for a verdict. 0: no limit.
+  // that wait for a proof or a verdict, the second for those that wait for a verdict. Beyond it the
+  // oldest wait ends, unless only two such records are left. 0: no limit.
   std::size_t waiting_part_of_peak = 0, judged_part_of_peak = 0;
-  // Released blocks are held raw, after Record::note_plan() has received the planned size.
-  bool plan_only = false;
 };
 
 // Counts of the actions on records; relaxed atomics.
@@ -47,7 +41,6 @@ struct ResidencyCounters {
   std::atomic<std::uint64_t> encoded_in_place{0};
   // Stored as a function of another record's payload.
   std::atomic<std::uint64_t> recomputed{0}, recomputed_bytes{0};
-  std::atomic<std::uint64_t> double_encodes{0};  // a record encoded twice: must stay 0
   std::atomic<std::uint64_t> held{0};
   std::atomic<std::uint64_t> kept{0};    // storage resized or swapped while saved
   std::atomic<std::uint64_t> queued{0};  // encodes whose verdict the record had to wait for
@@ -108,11 +101,12 @@ class Residency {
   // Lets `record`, tagged and not released yet, be recomputed: its bytes are `function` of the
   // bytes of `argument`, element by element. Record::decide() and the codec make the final decision
   // when the block is released. No effect if the record has an argument, or `argument` no payload
-  // of its own in the arena by now. The caller holds references to both and neither's mutex.
+  // of its own apart from its block by now. The caller holds references to both and neither's
+  // mutex.
   void set_argument(Record& record, Record& argument, std::uint64_t function) noexcept;
 
   // Ends the wait of a record for its proof: a released record is encoded now.
-  // Record::awaits_proof() must already return false. Any thread with a reference; can be repeated.
+  // Record::waits_for() must already return kNone. Any thread with a reference; can be repeated.
   void start(Record& record) noexcept;
 
   // Gives up one reference; the last one frees payload, held block and the record itself. `body`
@@ -137,9 +131,9 @@ class Residency {
                  EventScope::Begin::kAlways),
           section_(residency.fork_gate_),
           lock_(record.mutex) {
-      while (record.state.load(std::memory_order_relaxed) == RecordState::kEncoding) [[unlikely]] {
+      while (record.state.load(std::memory_order_relaxed) == RecordState::kStoring) [[unlikely]] {
           lock_.unlock();
-          record.state.wait(RecordState::kEncoding, std::memory_order_acquire);
+          record.state.wait(RecordState::kStoring, std::memory_order_acquire);
           lock_.lock();
         }
     }
@@ -158,9 +152,11 @@ class Residency {
   //   if it needs a block. If it needs one and *spare is null, the status is kNeedsBlock, and the
   //   caller retries with a block. The caller allocates without the record's mutex, because an
   //   allocation can take other locks. If `spare` is null, this function allocates.
+  //   reading  the bytes that a payload restores to; an adopted block keeps its own
   enum class RestoreStatus : std::uint8_t { kOk, kOutOfMemory, kDamaged, kWrongState, kNeedsBlock };
   [[nodiscard]] Block* restore_locked(RecordGuard& guard, Record& record, StreamId stream,
-                                      RestoreStatus* status, Block** spare = nullptr) noexcept;
+                                      const Reading& reading, RestoreStatus* status,
+                                      Block** spare = nullptr) noexcept;
   // False if the live restored storage cannot be used on `stream` as well, but needs another
   // restore.
   [[nodiscard]] bool may_share_restored_locked(RecordGuard& guard, Record& record,
@@ -171,16 +167,12 @@ class Residency {
   // Like restore_locked(), into a block that the record does not track: the receiver can keep it
   // and write to it. A raw block stays the record's own.
   [[nodiscard]] Block* copy_locked(RecordGuard& guard, Record& record, StreamId stream,
-                                   RestoreStatus* status, Block** spare = nullptr) noexcept;
+                                   const Reading& reading, RestoreStatus* status,
+                                   Block** spare = nullptr) noexcept;
 
-  // The current source of the bytes of a released record: raw bytes, or a payload, which is its
-  // argument's if the record is recomputed. Complete in the order of the record's stream; valid
-  // while the guard lives. Neither: the block is gone.
-  struct Stored {
-    const void* raw = nullptr;
-    PayloadView payload{};
-  };
-  [[nodiscard]] Stored stored_locked(RecordGuard& guard, Record& record) noexcept;
+  // Where the bytes of a released record are; a lossy encode in flight is waited for. Complete in
+  // the order of the record's stream; valid while the guard lives. Nothing: in Record::restored.
+  [[nodiscard]] const Stored& stored_locked(RecordGuard& guard, Record& record) noexcept;
 
   // Number of hooks that refer to the record, the caller's included.
   [[nodiscard]] std::uint32_t hooks(const Record& record) noexcept;
@@ -221,46 +213,32 @@ class Residency {
   void link_new(EventScope& scope, Block* block, Record* record) noexcept;
   void note_pack(Record& record, Block* block, StreamId stream) noexcept;
   void drop_locked(Record* record, std::unique_lock<std::mutex> link, EventScope& scope) noexcept;
+  void free_stored(Record& record) noexcept;
   void release_saved(Block* block) noexcept;
   void release_restored(EventScope& scope, Record& record, Block* block) noexcept;
   void release_original(RecordGuard& guard, Record& record, Block* block, bool kept) noexcept;
-  void free_payload(Record& record) noexcept;
 
   // ---- restoring.cpp ----
-  bool restore_into_locked(Record& record, Block* target, StreamId stream) noexcept;
   void await_verdict_locked(RecordGuard& guard, Record& record) noexcept;
-  Block* adopt_locked(RecordGuard& guard, Record& record, StreamId stream) noexcept;
-  Block* take_block(const Record& record, StreamId stream, Block** spare,
-                    RestoreStatus* status) noexcept;
-  Block* copy_raw_locked(Record& record, Block* raw, StreamId stream, Block** spare,
-                         RestoreStatus* status) noexcept;
-  static PayloadView payload_of(Record& record) noexcept;
-  CodecStatus disturb(const PayloadView& from, Block* block, std::size_t bytes,
-                      const DisturbanceWords& how, StreamId stream,
-                      std::uint64_t function) noexcept;
-  bool decode_locked(Record& record, Block* target, StreamId stream) noexcept;
-  void note_reader(Record& holder, StreamId stream) noexcept;
+  Block* adopt_locked(Record& record, StreamId stream) noexcept;
+  Block* filled_locked(Record& record, StreamId stream, const Reading& reading,
+                       RestoreStatus* status, Block** spare) noexcept;
 
   // ---- encoding.cpp: start, in flight, finish; waits and their end ----
-  // The action for a block that was just released.
-  enum class AtRelease : std::uint8_t { kEncode, kWaitForForwardEnd, kWaitForProof, kHold };
-  [[nodiscard]] AtRelease at_release(const Record& record) noexcept;
-  struct Attempt {  // the result of an encode
-    EncodeResult result;
-    PayloadSlot slot{};
-    bool recomputed = false;
-    bool in_place = false;
-    std::uint64_t took_ns = 0;
-  };
-  // Encodes a released record that is on no list. The codec runs without the record's mutex.
+  // Stores a released record that is on no list. The codec runs without the record's mutex.
   void encode(RecordGuard& guard, Record& record, Start start) noexcept;
-  [[nodiscard]] Attempt attempt(Record& record, Start start) noexcept;
-  [[nodiscard]] Attempt attempt(Record& record, EncodeRequest request) noexcept;
-  // The result of the encode whose verdict is pending; kQueued: no result yet.
-  [[nodiscard]] Attempt verdict(Record& record, bool may_wait) noexcept;
-  void finish(EventScope& scope, Record& record, const Attempt& attempt) noexcept;
+  void finish(EventScope& scope, Record& record, Stored&& stored, std::uint64_t took_ns) noexcept;
+  // Collects the verdict of a record in flight. False if it has not arrived.
+  [[nodiscard]] bool finish_in_flight(EventScope& scope, Record& record, bool may_wait) noexcept;
   void wait(EventScope& scope, Record& record, Hold hold) noexcept;
   void hold(EventScope& scope, Record& record, std::uint64_t took_ns = 0) noexcept;
+  [[nodiscard]] bool is_compressing() const noexcept {
+    return form_.load(std::memory_order_relaxed) != StoreForm::kRaw && !stopped();
+  }
+  [[nodiscard]] bool is_decided(const Record& record) noexcept {
+    const auto* const in_flight = std::get_if<InFlight>(&record.stored);
+    return in_flight != nullptr && store_.is_decided(*in_flight);
+  }
   // The only function that ends a wait. `record` is off the list; the call gives up one reference
   // to it. False if the record keeps waiting, because its verdict takes too long.
   bool end_wait(Record& record, Start start, bool may_wait) noexcept;
@@ -281,14 +259,21 @@ class Residency {
   void emit(EventScope& scope, EventKind kind, const Record& record, const Block* block,
             std::size_t bytes, std::uint64_t took_ns = 0) noexcept;
   void emit_encoded(EventScope& scope, const Record& record, std::uint64_t took_ns) noexcept;
-  void count_raw(EventScope& scope, Record& record, bool counted) noexcept;
+  void emit_planned(EventScope& scope, const Record& record, std::size_t payload_bytes,
+                    bool recomputed) noexcept;
+  // True if the saved block counts as saved raw: it has the bytes, and no storage.
+  [[nodiscard]] static bool counts_raw(const Record& record) noexcept {
+    const Block* const raw = raw_block(record.stored);
+    return raw != nullptr && raw != record.restored;
+  }
+  // Counts the change since counts_raw() returned `before`.
+  static void recount_raw(EventScope& scope, const Record& record, bool before) noexcept;
 
   BlockMemory& memory_;
   StreamOrder& order_;
-  PayloadArena& arena_;
-  BlockCodec& codec_;
-  std::atomic<bool> compress_, plan_only_, at_forward_end_, in_place_, keep_originals_;
-  std::atomic<std::size_t> most_waiting_bytes_, waiting_part_of_peak_, judged_part_of_peak_;
+  Store store_;
+  std::atomic<StoreForm> form_;
+  std::atomic<std::size_t> waiting_part_of_peak_, judged_part_of_peak_;
   std::atomic<bool> stopped_{false};
   ForkGate fork_gate_;         // around Record::mutex
   std::mutex link_mutex_;      // Block::record and Record::references_

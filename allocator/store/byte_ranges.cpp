@@ -1,4 +1,4 @@
-#include "allocator/residency/byte_ranges.h"
+#include "allocator/store/byte_ranges.h"
 
 #include <algorithm>
 #include <new>

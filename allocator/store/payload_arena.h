@@ -9,15 +9,25 @@
 #include <cstddef>
 #include <memory>
 
-#include "allocator/residency/block_memory.h"
+#include "allocator/store/block_memory.h"
 
 namespace pleat::allocator {
 
+// A block that holds payloads. Slots name a chunk and no address, so that a chunk can move.
+struct PayloadChunk {
+  // kInPlace: the block that the payload was encoded from, which the arena owns from then on.
+  enum class Kind : std::uint8_t { kShared, kOwnBlock, kInPlace };
+  Kind kind = Kind::kShared;
+  Block* block = nullptr;
+  StreamId stream{};
+};
+
 struct PayloadSlot {
-  std::byte* data = nullptr;  // 64-byte aligned
-  std::size_t bytes = 0;      // requested
-  void* chunk = nullptr;      // internal to the arena
-  explicit operator bool() const noexcept { return data != nullptr; }
+  PayloadChunk* chunk = nullptr;
+  std::size_t begin = 0;  // in the chunk: 64-byte aligned
+  std::size_t bytes = 0;  // requested
+  explicit operator bool() const noexcept { return chunk != nullptr; }
+  [[nodiscard]] std::byte* address() const noexcept { return chunk->block->begin + begin; }
 };
 
 class PayloadArena {

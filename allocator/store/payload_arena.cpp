@@ -1,4 +1,4 @@
-#include "allocator/residency/payload_arena.h"
+#include "allocator/store/payload_arena.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,6 +7,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "allocator/blocks/free_runs.h"
@@ -15,24 +16,17 @@
 namespace pleat::allocator {
 namespace {
 
-struct Chunk {
-  Block* block = nullptr;
-  StreamId stream{};
+struct Chunk : PayloadChunk {
   FreeRuns runs;
   std::size_t payload_granules = 0;
   std::size_t rank = 0;  // index in `chunks`
   ZeroedMapping metadata;
 };
 
-// PayloadSlot::chunk is a Chunk*, or a Block* with this bit set for a payload in its own block.
-constexpr std::uintptr_t kOwnBlock = 1;
-
-void* own_block_tag(Block* block) noexcept {
-  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(block) | kOwnBlock);
-}
-Block* own_block(void* tag) noexcept {
-  const auto bits = reinterpret_cast<std::uintptr_t>(tag);
-  return (bits & kOwnBlock) != 0 ? reinterpret_cast<Block*>(bits & ~kOwnBlock) : nullptr;
+// The chunk of a slot; null if the payload has a block of its own.
+Chunk* shared(const PayloadSlot& slot) noexcept {
+  return slot.chunk->kind == PayloadChunk::Kind::kShared ? static_cast<Chunk*>(slot.chunk)
+                                                         : nullptr;
 }
 
 }  // namespace
@@ -83,7 +77,7 @@ struct PayloadArena::Impl {
     event.kind = kind;
     event.stream = chunk.stream;
     event.block = chunk.block->id;
-    event.address = reinterpret_cast<std::uint64_t>(slot.data);
+    event.address = reinterpret_cast<std::uint64_t>(slot.address());
     event.bytes = slot.bytes;
     event.record = owner;
     scope.note(event);
@@ -93,7 +87,13 @@ struct PayloadArena::Impl {
                                            RecordId owner) noexcept {
     Block* block = memory.allocate_packed(bytes, stream, owner);
     if (block == nullptr) return {};
-    return {block->begin, bytes, own_block_tag(block)};
+    auto* const chunk =
+        new (std::nothrow) PayloadChunk{PayloadChunk::Kind::kOwnBlock, block, stream};
+    if (chunk == nullptr) {
+      memory.free(block);
+      return {};
+    }
+    return {chunk, 0, bytes};
   }
 
   // Metadata of freed chunks, with all granules free. A few are kept, because chunks come and go
@@ -234,7 +234,7 @@ PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream, RecordId 
   const std::size_t granule = chunk->runs.take_first_fit(need);
   chunk->payload_granules += need;
   a.note_largest(*chunk);
-  const PayloadSlot slot{chunk->block->begin + granule * a.granule_bytes, bytes, chunk};
+  const PayloadSlot slot{chunk, granule * a.granule_bytes, bytes};
   a.count(scope, 0, bytes);
   a.note(scope, EventKind::kPayloadAllocate, *chunk, slot, owner);
   return slot;
@@ -243,20 +243,18 @@ PayloadSlot PayloadArena::allocate(std::size_t bytes, StreamId stream, RecordId 
 void PayloadArena::shrink(PayloadSlot& slot, std::size_t bytes) noexcept {
   assert(slot && bytes > 0 && bytes <= slot.bytes);
   Impl& a = *impl_;
-  if (Block* block = own_block(slot.chunk)) {
-    a.memory.shrink(block, bytes);
+  Chunk* const chunk = shared(slot);
+  if (chunk == nullptr) {
+    a.memory.shrink(slot.chunk->block, bytes);
     slot.bytes = bytes;
     return;
   }
-  auto* chunk = static_cast<Chunk*>(slot.chunk);
   EventScope scope = a.scope();
   const std::lock_guard<std::mutex> lock(a.mutex);
   const std::size_t had = a.granules(slot.bytes);
   const std::size_t keep = a.granules(bytes);
   if (keep < had) {
-    const auto granule =
-        static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
-    chunk->runs.give(granule + keep, had - keep);
+    chunk->runs.give(slot.begin / a.granule_bytes + keep, had - keep);
     chunk->payload_granules -= had - keep;
     a.note_largest(*chunk);
   }
@@ -268,17 +266,16 @@ void PayloadArena::shrink(PayloadSlot& slot, std::size_t bytes) noexcept {
 void PayloadArena::free(PayloadSlot& slot) noexcept {
   assert(slot);
   Impl& a = *impl_;
-  if (Block* block = own_block(slot.chunk)) {
-    a.memory.free(block);
-    slot = {};
+  Chunk* const chunk = shared(slot);
+  if (chunk == nullptr) {
+    a.memory.free(slot.chunk->block);
+    delete std::exchange(slot, {}).chunk;
     return;
   }
-  auto* chunk = static_cast<Chunk*>(slot.chunk);
   EventScope scope = a.scope();
   std::unique_lock<std::mutex> lock(a.mutex);
   const std::size_t length = a.granules(slot.bytes);
-  const auto granule = static_cast<std::size_t>(slot.data - chunk->block->begin) / a.granule_bytes;
-  chunk->runs.give(granule, length);
+  chunk->runs.give(slot.begin / a.granule_bytes, length);
   chunk->payload_granules -= length;
   a.count(scope, slot.bytes, 0);
   a.note(scope, EventKind::kPayloadFree, *chunk, slot);
@@ -293,10 +290,11 @@ void PayloadArena::free(PayloadSlot& slot) noexcept {
 }
 
 void PayloadArena::describe(const PayloadSlot& slot, Event& event) noexcept {
-  const Block* const own = own_block(slot.chunk);
-  event.place = own != nullptr ? PayloadPlace::kOwnBlock : PayloadPlace::kChunk;
-  event.block = (own != nullptr ? own : static_cast<const Chunk*>(slot.chunk)->block)->id;
-  event.address = reinterpret_cast<std::uint64_t>(slot.data);
+  static constexpr PayloadPlace kPlaces[] = {PayloadPlace::kChunk, PayloadPlace::kOwnBlock,
+                                             PayloadPlace::kInPlace};
+  event.place = kPlaces[static_cast<std::size_t>(slot.chunk->kind)];
+  event.block = slot.chunk->block->id;
+  event.address = reinterpret_cast<std::uint64_t>(slot.address());
 }
 
 void PayloadArena::lock_for_fork() noexcept { impl_->mutex.lock(); }

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <mutex>
 
-#include "allocator/residency/record.h"
+#include "allocator/lifecycle/record.h"
 
 namespace pleat::allocator {
 
@@ -16,11 +16,11 @@ class WaitingRecords {
   // Adds `record`, to which the caller holds a reference, under the record's mutex.
   void add(Record& record, Hold hold) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
-    record.hold = hold;
-    record.waiting.store(true, std::memory_order_relaxed);
-    record.waiting_previous = last_;
-    record.waiting_next = nullptr;
-    (last_ != nullptr ? last_->waiting_next : first_) = &record;
+    record.waiting.hold = hold;
+    record.waiting.listed.store(true, std::memory_order_relaxed);
+    record.waiting.previous = last_;
+    record.waiting.next = nullptr;
+    (last_ != nullptr ? last_->waiting.next : first_) = &record;
     last_ = &record;
     count(record, 1);
   }
@@ -28,9 +28,9 @@ class WaitingRecords {
   // False if the record is not on the list. take_off() clears the record's flag last: once the flag
   // reads false, no other thread touches the links.
   bool remove(Record& record) noexcept {
-    if (!record.waiting.load(std::memory_order_acquire)) return false;
+    if (!record.waiting.listed.load(std::memory_order_acquire)) return false;
     const std::lock_guard<std::mutex> guard(mutex_);
-    if (!record.waiting.load(std::memory_order_relaxed)) return false;
+    if (!record.waiting.listed.load(std::memory_order_relaxed)) return false;
     take_off(record);
     return true;
   }
@@ -41,12 +41,11 @@ class WaitingRecords {
   bool try_lock() { return mutex_.try_lock(); }
   [[nodiscard]] Record* first() const noexcept { return first_; }
   void take_off(Record& record) noexcept {
-    (record.waiting_previous != nullptr ? record.waiting_previous->waiting_next : first_) =
-        record.waiting_next;
-    (record.waiting_next != nullptr ? record.waiting_next->waiting_previous : last_) =
-        record.waiting_previous;
+    const Record::Waiting& links = record.waiting;
+    (links.previous != nullptr ? links.previous->waiting.next : first_) = links.next;
+    (links.next != nullptr ? links.next->waiting.previous : last_) = links.previous;
     count(record, -1);
-    record.waiting.store(false, std::memory_order_release);
+    record.waiting.listed.store(false, std::memory_order_release);
   }
 
   // Without the lock, the result is a snapshot.
@@ -69,7 +68,7 @@ class WaitingRecords {
 
  private:
   void count(const Record& record, int change) noexcept {
-    const auto hold = static_cast<std::size_t>(record.hold);
+    const auto hold = static_cast<std::size_t>(record.waiting.hold);
     add(counts_[hold], 1, change);
     add(bytes_[hold], record.bytes, change);
   }

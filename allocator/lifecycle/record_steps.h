@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "allocator/residency/record.h"
+#include "allocator/lifecycle/record.h"
 
 namespace pleat::allocator {
 

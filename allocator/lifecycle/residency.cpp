@@ -1,9 +1,9 @@
-#include "allocator/residency/residency.h"
+#include "allocator/lifecycle/residency.h"
 
 #include <cassert>
 #include <ctime>
 
-#include "allocator/residency/record_steps.h"
+#include "allocator/lifecycle/record_steps.h"
 
 namespace pleat::allocator {
 
@@ -11,24 +11,13 @@ Residency::Residency(BlockMemory& memory, StreamOrder& order, PayloadArena& aren
                      BlockCodec& codec, const ResidencyOptions& options)
     : memory_(memory),
       order_(order),
-      arena_(arena),
-      codec_(codec),
-      compress_(options.compress),
-      plan_only_(options.plan_only),
-      at_forward_end_(options.at_forward_end),
-      in_place_(options.in_place),
-      keep_originals_(options.keep_originals),
-      most_waiting_bytes_(options.most_waiting_bytes),
+      store_(memory, order, arena, codec),
+      form_(options.form),
       waiting_part_of_peak_(options.waiting_part_of_peak),
       judged_part_of_peak_(options.judged_part_of_peak) {}
 
 void Residency::set_options(const ResidencyOptions& options) noexcept {
-  compress_.store(options.compress, std::memory_order_relaxed);
-  plan_only_.store(options.plan_only, std::memory_order_relaxed);
-  at_forward_end_.store(options.at_forward_end, std::memory_order_relaxed);
-  in_place_.store(options.in_place, std::memory_order_relaxed);
-  keep_originals_.store(options.keep_originals, std::memory_order_relaxed);
-  most_waiting_bytes_.store(options.most_waiting_bytes, std::memory_order_relaxed);
+  form_.store(options.form, std::memory_order_relaxed);
   waiting_part_of_peak_.store(options.waiting_part_of_peak, std::memory_order_relaxed);
   judged_part_of_peak_.store(options.judged_part_of_peak, std::memory_order_relaxed);
 }
@@ -63,33 +52,36 @@ void Residency::emit_encoded(EventScope& scope, const Record& record,
                              std::uint64_t took_ns) noexcept {
   if (!scope.wanted()) [[likely]]
     return;
-  Event event =
-      event_of(EventKind::kEncode, record, record.payload_in_block ? record.block : nullptr,
-               record.payload_bytes, took_ns);
-  if (record.payload_in_block) {
-    event.place = PayloadPlace::kInPlace;
-  } else if (record.payload) {
-    PayloadArena::describe(record.payload, event);
-  }
+  const auto* const payload = std::get_if<Payload>(&record.stored);
+  Event event = event_of(EventKind::kEncode, record, nullptr,
+                         payload != nullptr ? payload->bytes : 0, took_ns);
+  if (payload != nullptr) PayloadArena::describe(payload->slot, event);
   scope.note(event);
 }
 
-void Residency::count_raw(EventScope& scope, Record& record, bool counted) noexcept {
-  if (record.counted_raw != counted) {
-    record.counted_raw = counted;
+void Residency::emit_planned(EventScope& scope, const Record& record, std::size_t payload_bytes,
+                             bool recomputed) noexcept {
+  if (!scope.wanted()) return;
+  Event event = event_of(EventKind::kPlan, record, nullptr, payload_bytes, 0);
+  if (recomputed) event.place = PayloadPlace::kArgument;
+  scope.note(event);
+}
+
+void Residency::recount_raw(EventScope& scope, const Record& record, bool before) noexcept {
+  if (const bool now = counts_raw(record); now != before) {
     const std::int64_t bytes = signed_bytes(record.bytes);
-    scope.change(StatKind::kSavedRaw, counted ? bytes : -bytes);
+    scope.change(StatKind::kSavedRaw, now ? bytes : -bytes);
   }
 }
 
 // ---- tag ----------------------------------------------------------------------------------------
 
 void Residency::link_new(EventScope& scope, Block* block, Record* record) noexcept {
-  record->block = block;
+  record->stored = Raw{block};
   record->id = RecordId{++last_id_};
   block->record.store(record, std::memory_order_release);
   count(counters_.tagged);
-  count_raw(scope, *record, true);
+  recount_raw(scope, *record, false);
   emit(scope, EventKind::kTag, *record, block, record->bytes);
 }
 
@@ -129,7 +121,7 @@ void Residency::release_saved(Block* block) noexcept {
     RecordGuard guard(*this, *record);
     if (record->restored == block) {
       release_restored(guard.scope_, *record, block);
-    } else if (record->block == block && !record->payload_in_block) {
+    } else if (raw_block(record->stored) == block) {
       release_original(guard, *record, block, kept);
     } else {
       // Between the unlinking above and the lock, another thread found this restored block dead and
@@ -142,28 +134,26 @@ void Residency::release_saved(Block* block) noexcept {
 }
 
 void Residency::release_restored(EventScope& scope, Record& record, Block* block) noexcept {
+  const bool counted = counts_raw(record);
   {
     const std::lock_guard<std::mutex> guard(link_mutex_);
     record.restored = nullptr;
   }
   scope.change(StatKind::kRestored, -signed_bytes(record.bytes));
   emit(scope, EventKind::kRestoredFree, record, block, record.bytes);
-  if (record.block == block) {  // an adopted raw block: the only copy of the bytes
+  const bool adopted = raw_block(record.stored) == block;
+  const bool only_copy = std::holds_alternative<Nothing>(record.stored);
+  if (adopted || (only_copy && record.state == RecordState::kRestored)) {
+    if (only_copy) {  // copied out of a moved block that is now freed
+      record.stored = Raw{block};
+      if (!order_.is_foreign(block->stream)) record.stream = block->stream;
+    }
     transition(record, RecordAction::kAdoptedFreed);
-    count_raw(scope, record, true);
+    recount_raw(scope, record, counted);
     return;
   }
-  if (record.state == RecordState::kRestored) {
-    if (record.packed()) {
-      transition(record, RecordAction::kRestoredFreed);
-    } else if (record.block == nullptr) {
-      // The bytes were copied out of a moved block that is now freed: this copy is the only one.
-      record.block = block;
-      if (!order_.is_foreign(block->stream)) record.stream = block->stream;
-      transition(record, RecordAction::kAdoptedFreed);
-      count_raw(scope, record, true);
-      return;
-    }
+  if (record.state == RecordState::kRestored && payload_of(record.stored) != nullptr) {
+    transition(record, RecordAction::kRestoredFreed);
   }
   memory_.free(block);
 }
@@ -171,6 +161,7 @@ void Residency::release_restored(EventScope& scope, Record& record, Block* block
 void Residency::release_original(RecordGuard& guard, Record& record, Block* block,
                                  bool kept) noexcept {
   EventScope& scope = guard.scope_;
+  const bool counted = counts_raw(record);
   count(counters_.released);
   emit(scope, EventKind::kRelease, record, block, record.bytes);
   if (record.state != RecordState::kTagged) {
@@ -179,11 +170,10 @@ void Residency::release_original(RecordGuard& guard, Record& record, Block* bloc
     // already, the block is the only source of the bytes.
     if (record.restored == nullptr) {
       transition(record, RecordAction::kAdoptedFreed);
-      count_raw(scope, record, true);
       return;
     }
-    count_raw(scope, record, false);
-    record.block = nullptr;
+    record.stored = Nothing{};
+    recount_raw(scope, record, counted);
     memory_.free(block);
     return;
   }
@@ -192,43 +182,40 @@ void Residency::release_original(RecordGuard& guard, Record& record, Block* bloc
     // which backward reads without Pleat too. Hold on to that storage from now on.
     transition(record, RecordAction::kKeep);
     count(counters_.kept);
-    count_raw(scope, record, false);
+    record.stored = Nothing{};
+    recount_raw(scope, record, counted);
     emit(scope, EventKind::kKeep, record, block, record.bytes);
-    record.block = nullptr;
     memory_.free(block);
     return;
   }
   transition(record, RecordAction::kRelease);
-  switch (at_release(record)) {
-    case AtRelease::kEncode:
-      encode(guard, record, Start::kRelease);
-      break;
-    case AtRelease::kWaitForForwardEnd:
-      wait(scope, record, Hold::kForwardEnd);
-      break;
-    case AtRelease::kWaitForProof:
-      wait(scope, record, Hold::kProof);
-      break;
-    case AtRelease::kHold:
-      hold(scope, record);
-      break;
+  bool any_hook = false;
+  {
+    const std::lock_guard<std::mutex> link(link_mutex_);
+    any_hook = record.references_ > 1;  // one is this call's
+  }
+  if (!any_hook) {
+    hold(scope, record);  // drop() frees the block
+  } else if (!is_compressing()) {
+    count(counters_.held);
+    hold(scope, record);
+  } else if (const Hold until = record.waits_for(); until != Hold::kNone) {
+    wait(scope, record, until);
+  } else {
+    encode(guard, record, Start::kRelease);
   }
 }
 
 void Residency::set_argument(Record& record, Record& argument, std::uint64_t function) noexcept {
   {
     const RecordGuard guard(*this, argument);
-    if (argument.payload_bytes == 0 || argument.payload_in_block ||
-        argument.bytes != record.bytes) {
-      return;
-    }
+    if (!std::holds_alternative<Payload>(argument.stored) || argument.bytes != record.bytes) return;
   }
   const std::lock_guard<std::mutex> link(link_mutex_);
-  if (record.argument == nullptr) {
+  if (record.argument.record == nullptr) {
     ++argument.references_;
     ++argument.results_;
-    record.argument = &argument;
-    record.function = function;
+    record.argument = {&argument, function};
   }
 }
 
@@ -240,12 +227,18 @@ std::uint32_t Residency::hooks(const Record& record) noexcept {
 // ---- drop ---------------------------------------------------------------------------------------
 
 // No other thread can reach the record.
-void Residency::free_payload(Record& record) noexcept {
-  for (const StreamId reader : record.readers) order_.follow(record.stream, reader);
-  if (record.payload_in_block) {
-    memory_.free(record.block);
-  } else {
-    arena_.free(record.payload);
+void Residency::free_stored(Record& record) noexcept {
+  if (auto* const payload = std::get_if<Payload>(&record.stored)) {
+    store_.free(*payload);
+    return;
+  }
+  if (const auto* const in_flight = std::get_if<InFlight>(&record.stored)) {
+    record.stored = store_.forget(*in_flight);
+  }
+  // Else the block belongs to a storage: it is the adopted one, or a moved one that is still in
+  // use.
+  if (record.state == RecordState::kHeld || record.state == RecordState::kWaiting) {
+    memory_.free(raw_block(record.stored));
   }
 }
 
@@ -257,37 +250,27 @@ void Residency::drop_locked(Record* record, std::unique_lock<std::mutex> link,
       return;
     }
     // No other thread can reach the record once its blocks no longer point to it.
-    for (Block* block : {record->block, record->restored}) {
+    for (Block* block : {raw_block(record->stored), record->restored}) {
       if (block != nullptr && block->record.load(std::memory_order_relaxed) == record) {
         block->record.store(nullptr, std::memory_order_relaxed);
       }
     }
   }
   waiting_.remove(*record);
-  const RecordState last = record->state;
-  transition(*record, RecordAction::kDrop);
   count(counters_.dropped);
-  if (last == RecordState::kTagged) {
+  if (record->state == RecordState::kTagged) {
     count(counters_.dropped_unreleased);
   }
-  count_raw(scope, *record, false);
+  if (counts_raw(*record)) scope.change(StatKind::kSavedRaw, -signed_bytes(record->bytes));
   if (record->restored != nullptr) {
     scope.change(StatKind::kRestored, -signed_bytes(record->bytes));
   }
-  if (record->ticket.value != 0) {
-    codec_.forget(record->ticket);
-    arena_.free(record->payload);
-  }
-  const std::size_t payload_bytes = record->payload_bytes;
-  if (payload_bytes != 0) {
-    scope.change(StatKind::kPayload, -signed_bytes(payload_bytes));
-    free_payload(*record);
-  } else if (last == RecordState::kHeld || last == RecordState::kWaiting) {
-    memory_.free(record->block);
-  }  // the block of a kRestored record is the restored one, or a moved one that is still in use
-  if (record->original != nullptr) memory_.free(record->original);
+  const auto* const payload = std::get_if<Payload>(&record->stored);
+  const std::size_t payload_bytes = payload != nullptr ? payload->bytes : 0;
+  if (payload != nullptr) scope.change(StatKind::kPayload, -signed_bytes(payload_bytes));
+  free_stored(*record);
   emit(scope, EventKind::kDrop, *record, nullptr, payload_bytes);
-  Record* const argument = record->argument;
+  Record* const argument = record->argument.record;
   delete record;
   if (argument != nullptr) {
     drop(argument, [&] { --argument->results_; });
@@ -300,13 +283,11 @@ void Residency::lock_for_fork() noexcept {
   fork_gate_.close();
   link_mutex_.lock();
   waiting_.lock();
-  arena_.lock_for_fork();
-  memory_.lock_for_fork();
+  store_.lock_for_fork();
 }
 
 void Residency::unlock_after_fork(ForkSide side) noexcept {
-  memory_.unlock_after_fork();
-  arena_.unlock_after_fork();
+  store_.unlock_after_fork();
   waiting_.unlock();
   link_mutex_.unlock();
   fork_gate_.open(side);

@@ -1,9 +1,9 @@
-// BlockCodec is the interface between residency and compression. Residency knows when a saved block
-// is released and where its payload goes; a BlockCodec turns the bytes into fewer bytes.
-// torch_bridge/ adapts compress/ to it; tests use codecs of their own. Residency never interprets
-// the words of choice, function, form and details.
+// BlockCodec is the interface between the store and compression. The store knows where a payload
+// goes; a BlockCodec turns the bytes into fewer bytes. torch_bridge/ adapts compress/ to it; tests
+// use codecs of their own. The store never interprets the words of choice, function, form and
+// details.
 //
-// Residency makes two calls: plan() examines the block, encode() writes the planned payload. The
+// The store makes two calls: plan() examines the block, encode() writes the planned payload. The
 // work can be queued on a stream. Its result is then either certain, and counts as done in the
 // stream's order, or the device decides, and verdict() returns the result later.
 #pragma once
@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "allocator/ids.h"
-#include "allocator/residency/byte_ranges.h"
+#include "allocator/store/byte_ranges.h"
 
 namespace pleat::allocator {
 
@@ -77,7 +77,7 @@ struct EncodePlan {
   std::size_t room = 0;     // upper bound of the payload, in bytes; 0: hold the block raw
   std::size_t scratch = 0;  // bytes that encode() needs in addition, EncodeRequest::scratch
   bool recomputed = false;  // the argument gives the bytes: no payload is written
-  bool in_place = false;    // encode_in_place() can encode it
+  bool in_place = false;    // the payload can be written over the head of the source
   std::unique_ptr<Details> details;
 };
 
@@ -92,6 +92,9 @@ enum class CodecStatus : std::uint8_t {
 // Identifies a queued encode. 0: none.
 struct EncodeTicket {
   std::uint64_t value = 0;
+  // The payload would restore to other bytes than the source. A restore must then wait for the
+  // verdict, so that its bytes do not depend on timing.
+  bool lossy = false;
 };
 
 struct EncodeResult {
@@ -99,6 +102,19 @@ struct EncodeResult {
   std::size_t payload_bytes = 0;
   PayloadForm form{};
   EncodeTicket ticket{};  // set with kQueued
+};
+
+// A restore into `target`, in this order: decode the payload; add noise; apply the function.
+struct DecodeRequest {
+  // Without data the target has the bytes already, and the view has their ranges.
+  PayloadView payload{};
+  void* target = nullptr;  // the whole storage
+  std::size_t target_bytes = 0;
+  StreamId stream{};
+  const DisturbanceWords* noise = nullptr;
+  // Elementwise, the adapter's own encoding, like `choice`. 0: none.
+  std::uint64_t function = 0;
+  void* scratch = nullptr;  // decode_scratch() bytes, 64-byte aligned
 };
 
 // Threads: any, concurrently.
@@ -117,16 +133,10 @@ class BlockCodec {
 
   // Writes the payload (64-byte aligned, `capacity` >= plan.room bytes) and returns its size in
   // bytes. On a device the work is queued on request.stream. After kQueued, both must stay until
-  // the verdict.
+  // the verdict. With EncodePlan::in_place, `payload` can be the source itself: then never kQueued,
+  // and after kKeepRaw and kPlanAgain the source is unchanged.
   [[nodiscard]] virtual EncodeResult encode(const EncodeRequest& request, const EncodePlan& plan,
                                             void* payload, std::size_t capacity) noexcept = 0;
-
-  // Like encode(), but writes over the head of the source itself. Never kQueued. After kKeepRaw and
-  // kPlanAgain the source is unchanged. Called for plans with EncodePlan::in_place only.
-  [[nodiscard]] virtual EncodeResult encode_in_place(const EncodeRequest& /*request*/,
-                                                     const EncodePlan& /*plan*/) noexcept {
-    return {};
-  }
 
   // Whether verdict() would return without waiting. Must be quick and take no lock but the codec's
   // own: residency calls it under its locks.
@@ -137,42 +147,14 @@ class BlockCodec {
   [[nodiscard]] virtual EncodeResult verdict(EncodeTicket /*ticket*/, bool /*wait*/) noexcept {
     return {};
   }
-  // True if the payload would restore to other bytes than the source. A restore must then wait for
-  // the verdict, so that its bytes do not depend on timing.
-  [[nodiscard]] virtual bool is_lossy(EncodeTicket /*ticket*/) noexcept { return false; }
   // Discards a ticket. Source and payload can be reused, in the order of the stream.
   virtual void forget(EncodeTicket /*ticket*/) noexcept {}
 
-  // Queues on `stream`: fills `target` (the whole storage, `target_bytes`) from a payload.
-  [[nodiscard]] virtual CodecStatus decode(const PayloadView& payload, void* target,
-                                           std::size_t target_bytes, StreamId stream) noexcept = 0;
-
-  // Like decode(), and then applies an elementwise function in place. `function` is the adapter's
-  // own encoding, like `choice`; never 0.
-  [[nodiscard]] virtual CodecStatus decode_function(const PayloadView& payload, void* target,
-                                                    std::size_t target_bytes, StreamId stream,
-                                                    std::uint64_t function) noexcept {
-    static_cast<void>(payload), static_cast<void>(target), static_cast<void>(target_bytes),
-        static_cast<void>(stream), static_cast<void>(function);
-    return CodecStatus::kFailed;
-  }
-
-  // Adds noise to a block that was restored from a payload, or from raw bytes (the view then has
-  // ranges but no data). Then applies `function`, unless it is 0, as decode_function() does to
-  // decoded values. Queued on `stream`. kFailed: the codec does not support it.
-  //   scratch  disturb_scratch() bytes, 64-byte aligned, for the work that the codec queues in the
-  //   call
-  [[nodiscard]] virtual CodecStatus disturb(const PayloadView& restored_from, void* block,
-                                            std::size_t bytes, const DisturbanceWords& how,
-                                            StreamId stream, std::uint64_t function,
-                                            void* scratch) noexcept {
-    static_cast<void>(restored_from), static_cast<void>(block), static_cast<void>(bytes),
-        static_cast<void>(how), static_cast<void>(stream), static_cast<void>(function),
-        static_cast<void>(scratch);
-    return CodecStatus::kFailed;
-  }
-  [[nodiscard]] virtual std::size_t disturb_scratch(std::size_t /*bytes*/,
-                                                    const DisturbanceWords& /*how*/) noexcept {
+  // Queues the work of a restore. kFailed: the payload is damaged, or the codec does not support
+  // the request.
+  [[nodiscard]] virtual CodecStatus decode(const DecodeRequest& request) noexcept = 0;
+  // Bytes that decode() needs in addition, DecodeRequest::scratch.
+  [[nodiscard]] virtual std::size_t decode_scratch(const DecodeRequest& /*request*/) noexcept {
     return 0;
   }
 };
