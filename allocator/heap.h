@@ -26,15 +26,26 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // A block of at least `bytes` for work on `stream`. If memory is short, first compresses the
-  // waiting blocks; nullptr if that does not help. Must not be called under a lock of residency.
+  // A block of at least `bytes` for work on `stream`. nullptr if memory is short, although
+  // make_room() has done all it can. Must not be called under a lock of residency.
   [[nodiscard]] Block* allocate(std::size_t bytes, StreamId stream = {}) noexcept {
     Block* block = memory_.allocate(bytes, stream);
-    if (block == nullptr && residency_.make_room()) [[unlikely]] {
-      block = memory_.allocate(bytes, stream);
-    }
+    while (block == nullptr && make_room(bytes)) [[unlikely]] {
+        block = memory_.allocate(bytes, stream);
+      }
     return block;
   }
+  // If an allocation of `bytes` failed: Residency::make_room(), then the caches. True if memory was
+  // freed, so that the caller tries again. Not under a lock of residency.
+  [[nodiscard]] bool make_room(std::size_t bytes) noexcept {
+    if (residency_.make_room(bytes)) return true;
+    const DropCaches drop = drop_caches_.load(std::memory_order_acquire);
+    return drop != nullptr && drop(device());
+  }
+  // Sets the function that frees what other code keeps only to save work. Returns true if it freed
+  // anything. Any thread, without a lock of the heap.
+  using DropCaches = bool (*)(DeviceIndex device) noexcept;
+  void set_caches(DropCaches drop) noexcept { drop_caches_.store(drop, std::memory_order_release); }
   // Frees a block that allocate() or a restore returned: Residency::release(). From any thread.
   void release(Block* block) noexcept { residency_.release(block); }
 
@@ -49,6 +60,7 @@ class Heap {
   BlockMemory& memory_;
   PayloadArena arena_;
   Residency residency_;
+  std::atomic<DropCaches> drop_caches_{nullptr};
 };
 
 // The heaps of a process, by device. A heap may be added while others are in use; none is removed.

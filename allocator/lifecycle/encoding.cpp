@@ -24,7 +24,8 @@ void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept
           .key = record.key,
           .stream = record.stream,
           .owner = record.id,
-          .form = form_.load(std::memory_order_relaxed)};
+          .form = form_.load(std::memory_order_relaxed),
+          .tier = decision.tier};
   if (record.argument.record != nullptr && decision.may_be_recomputed) {
     // The payload of an argument is final: neither its slot nor its form changes any more.
     put.argument = &std::get<Payload>(record.argument.record->stored);
@@ -76,7 +77,7 @@ void Residency::finish(EventScope& scope, Record& record, Stored&& stored,
   }
   scope.change(StatKind::kSavedRaw, -signed_bytes(record.bytes));
   emit_encoded(scope, record, took_ns);
-  if (payload == nullptr || !payload->has(block)) {
+  if (block_beside(record.stored) == nullptr && !(payload != nullptr && payload->is_in_place())) {
     memory_.free(block);  // record.stream can still read it to the end: note_pack()
   }
 }
@@ -164,6 +165,7 @@ void Residency::forward_end() noexcept {
 }
 
 void Residency::collect_verdicts() noexcept {
+  store_.collect();
   if (waiting_.count(Hold::kVerdict) == 0) [[likely]]
     return;
   while (Record* const record = take_waiting([this](const Record& r) { return is_decided(r); })) {
@@ -179,8 +181,10 @@ bool Residency::end_oldest_wait(Shortage& shortage, Due&& due) noexcept {
                       (shortage.patient && !order_.is_captured(r.stream)));
   });
   if (oldest == nullptr) return false;
+  const std::size_t bytes = oldest->bytes;
   if (end_wait(*oldest, Start::kShortage, shortage.patient)) {
     shortage.any_ended = true;
+    shortage.ended_bytes += bytes;
   } else {
     shortage.patient = false;
   }
@@ -213,11 +217,20 @@ void Residency::keep_within_bound() noexcept {
   }
 }
 
-bool Residency::make_room() noexcept {
+bool Residency::make_room(std::size_t bytes) noexcept {
+  const std::size_t judged = waiting_.count(Hold::kVerdict);
+  collect_verdicts();
   Shortage shortage;
-  while (end_oldest_wait(shortage, [](const Record&) { return true; })) {
-  }
-  return shortage.any_ended;
+  shortage.any_ended = waiting_.count(Hold::kVerdict) < judged;
+  const auto end_waits = [&](auto&& due) {
+    while (shortage.ended_bytes < bytes && end_oldest_wait(shortage, due)) {
+    }
+  };
+  end_waits([](const Record& r) { return r.waiting.hold == Hold::kVerdict; });
+  end_waits([](const Record&) { return true; });
+  const bool enough = shortage.ended_bytes >= bytes;
+  const bool demoted = !enough && store_.demote(bytes - shortage.ended_bytes);
+  return shortage.any_ended || demoted;
 }
 
 }  // namespace pleat::allocator

@@ -102,6 +102,7 @@ class Record {
   struct Decision {
     CodecWords choice{};
     bool may_be_recomputed = false;  // without effect if there is no argument
+    Tier tier = Tier::kDevice;
   };
   [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
 

@@ -55,7 +55,7 @@ void Residency::emit_encoded(EventScope& scope, const Record& record,
   const auto* const payload = std::get_if<Payload>(&record.stored);
   Event event = event_of(EventKind::kEncode, record, nullptr,
                          payload != nullptr ? payload->bytes : 0, took_ns);
-  if (payload != nullptr) PayloadArena::describe(payload->slot, event);
+  if (payload != nullptr) store_.describe(*payload, event);
   scope.note(event);
 }
 
@@ -228,10 +228,7 @@ std::uint32_t Residency::hooks(const Record& record) noexcept {
 
 // No other thread can reach the record.
 void Residency::free_stored(Record& record) noexcept {
-  if (auto* const payload = std::get_if<Payload>(&record.stored)) {
-    store_.free(*payload);
-    return;
-  }
+  store_.free(record.stored);
   if (const auto* const in_flight = std::get_if<InFlight>(&record.stored)) {
     record.stored = store_.forget(*in_flight);
   }

@@ -173,6 +173,10 @@ class Residency {
   // Where the bytes of a released record are; a lossy encode in flight is waited for. Complete in
   // the order of the record's stream; valid while the guard lives. Nothing: in Record::restored.
   [[nodiscard]] const Stored& stored_locked(RecordGuard& guard, Record& record) noexcept;
+  // The payload of stored_locked(), pinned for work on `stream`. Without data: there is none, or no
+  // memory to bring it back.
+  [[nodiscard]] PinnedPayload pinned_locked(RecordGuard& guard, Record& record,
+                                            StreamId stream) noexcept;
 
   // Number of hooks that refer to the record, the caller's included.
   [[nodiscard]] std::uint32_t hooks(const Record& record) noexcept;
@@ -192,8 +196,10 @@ class Residency {
   [[nodiscard]] bool any_waiting() const noexcept { return !waiting_.empty(); }
   // Collects the verdicts that have arrived. Does not wait.
   void collect_verdicts() noexcept;
-  // If memory is short: waits for verdicts, encodes waiting records. True if it ended any wait.
-  bool make_room() noexcept;
+  // If memory is short by `bytes`, in this order until as many are free: collects and awaits
+  // verdicts, encodes the records that wait, sends payloads to the tier. True if it freed any, so
+  // that the caller tries again; false once there is nothing left to do.
+  bool make_room(std::size_t bytes) noexcept;
 
   // For a forked child or a process past exit: from now on no block is encoded.
   void stop_encoding() noexcept { stopped_.store(true, std::memory_order_relaxed); }
@@ -250,6 +256,7 @@ class Residency {
   struct Shortage {
     bool patient = true;
     bool any_ended = false;
+    std::size_t ended_bytes = 0;
   };
   // Ends the wait of the first record with `due(record)` that can be ended. False if none can.
   template <class Due>

@@ -66,6 +66,11 @@ Block* Residency::filled_locked(Record& record, StreamId stream, const Reading& 
     ++(own ? record : *record.argument.record).references_;
   }
   if (get.decoded) count(counters_.decode_ns, now_ns() - begin);
+  if (get.short_of_memory) {
+    memory_.free(target);
+    *status = RestoreStatus::kOutOfMemory;
+    return nullptr;
+  }
   if (get.status != CodecStatus::kOk) {
     memory_.free(target);
     *status = RestoreStatus::kDamaged;
@@ -163,6 +168,12 @@ Block* Residency::copy_locked(RecordGuard& guard, Record& record, StreamId strea
 const Stored& Residency::stored_locked(RecordGuard& guard, Record& record) noexcept {
   await_verdict_locked(guard, record);
   return record.stored;
+}
+
+PinnedPayload Residency::pinned_locked(RecordGuard& guard, Record& record,
+                                       StreamId stream) noexcept {
+  const Payload* const payload = payload_of(stored_locked(guard, record));
+  return payload != nullptr ? store_.pin(*payload, stream) : PinnedPayload();
 }
 
 }  // namespace pleat::allocator

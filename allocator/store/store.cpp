@@ -1,8 +1,6 @@
 #include "allocator/store/store.h"
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <utility>
 
 namespace pleat::allocator {
@@ -20,8 +18,10 @@ Stored Store::stored(const Put& put) noexcept {
   EncodeRequest request{
       put.block->begin, put.bytes, put.ranges->data(), put.ranges->size(), put.choice,
       put.nonce,        put.key,   put.stream};
-  if (put.argument != nullptr) {
-    request.argument = put.argument->view();
+  const PinnedPayload argument =
+      put.argument != nullptr ? pin(*put.argument, put.stream) : PinnedPayload();
+  if (argument.view().data != nullptr) {
+    request.argument = argument.view();
     request.function = put.function;
   }
   switch (put.form) {
@@ -50,7 +50,10 @@ Stored Store::stored(const Put& put) noexcept {
 Stored Store::encoded(const Put& put, EncodeRequest& request, CodecStatus* status) noexcept {
   const EncodePlan plan = codec_.plan(request);
   *status = CodecStatus::kOk;
-  if (plan.recomputed) return Recomputed{put.argument, put.function};
+  const bool keeps_block = put.form == StoreForm::kPayloadAndBlock;
+  if (plan.recomputed) {
+    return Recomputed{put.argument, put.function, keeps_block ? put.block : nullptr};
+  }
   const Raw raw{put.block};
   if (plan.room == 0 || order_.is_captured(put.stream)) return raw;
   // In place: no other stream may still use the block.
@@ -66,7 +69,7 @@ Stored Store::encoded(const Put& put, EncodeRequest& request, CodecStatus* statu
   PayloadSlot slot = arena_.allocate(plan.room, put.stream, put.owner);
   if (!slot) {
     if (scratch) {
-      arena_.free(scratch);
+      discard(scratch);
     } else if (may_be_in_place && put.form == StoreForm::kPayload) {
       (void)encode_in_place(put, request, plan, &stored, status);
     }
@@ -74,27 +77,33 @@ Stored Store::encoded(const Put& put, EncodeRequest& request, CodecStatus* statu
   }
   request.scratch = scratch ? scratch.address() : nullptr;
   const EncodeResult result = codec_.encode(request, plan, slot.address(), slot.bytes);
-  if (scratch) arena_.free(scratch);
+  if (scratch) discard(scratch);
   *status = result.status;
-  const InFlight encode{put.block,  slot,       result.ticket,
-                        put.stream, put.ranges, put.form == StoreForm::kPayloadAndBlock};
+  const InFlight encode{put.block,  slot,        result.ticket, put.stream,
+                        put.ranges, keeps_block, put.tier};
   if (result.status == CodecStatus::kQueued) return encode;
   if (result.status == CodecStatus::kOk) return finished(encode, result);
-  arena_.free(slot);
+  discard(slot);
   return raw;
 }
 
 bool Store::encode_in_place(const Put& put, const EncodeRequest& request, const EncodePlan& plan,
                             Stored* stored, CodecStatus* status) noexcept {
-  std::unique_ptr<PayloadChunk> chunk(
-      new (std::nothrow) PayloadChunk{PayloadChunk::Kind::kInPlace, put.block, put.stream});
-  if (chunk == nullptr) return false;
-  const EncodeResult result = codec_.encode(request, plan, put.block->begin, put.block->bytes);
+  PayloadSlot slot = arena_.adopt(put.block);
+  if (!slot) return false;
+  const EncodeResult result = codec_.encode(request, plan, slot.address(), put.block->bytes);
   *status = result.status;
-  if (result.status != CodecStatus::kOk) return false;
-  const PayloadSlot slot{chunk.release(), 0, put.block->requested};
-  *stored = finished({put.block, slot, {}, put.stream, put.ranges}, result);
+  if (result.status != CodecStatus::kOk) {
+    arena_.disown(slot);
+    return false;
+  }
+  *stored = finished({put.block, slot, {}, put.stream, put.ranges, false, put.tier}, result);
   return true;
+}
+
+void Store::discard(PayloadSlot slot) noexcept {
+  arena_.unpin(slot);
+  arena_.free(slot);
 }
 
 Payload Store::finished(const InFlight& encode, const EncodeResult& result) noexcept {
@@ -106,6 +115,8 @@ Payload Store::finished(const InFlight& encode, const EncodeResult& result) noex
                   encode.keeps_block ? encode.block : nullptr,
                   {}};
   if (payload.bytes < payload.slot.bytes) arena_.shrink(payload.slot, payload.bytes);
+  arena_.unpin(payload.slot);
+  if (encode.tier == Tier::kAway) arena_.send(payload.slot);
   return payload;
 }
 
@@ -117,22 +128,22 @@ Stored Store::verdict(const InFlight& encode, bool may_wait) noexcept {
   if (result.status == CodecStatus::kOk) {
     return finished(encode, result);
   }
-  PayloadSlot slot = encode.slot;
-  arena_.free(slot);
+  discard(encode.slot);
   return Raw{encode.block};
 }
 
 Raw Store::forget(const InFlight& encode) noexcept {
   codec_.forget(encode.ticket);
-  PayloadSlot slot = encode.slot;
-  arena_.free(slot);
+  discard(encode.slot);
   return {encode.block};
 }
 
-void Store::free(Payload& payload) noexcept {
-  for (const StreamId reader : payload.readers) order_.follow(payload.stream, reader);
-  arena_.free(payload.slot);
-  if (payload.block != nullptr) memory_.free(payload.block);
+void Store::free(Stored& stored) noexcept {
+  if (auto* const payload = std::get_if<Payload>(&stored)) {
+    for (const StreamId reader : payload->readers) order_.follow(payload->stream, reader);
+    arena_.free(payload->slot);
+  }
+  if (Block* const block = block_beside(stored)) memory_.free(block);
 }
 
 // ---- get ----------------------------------------------------------------------------------------
@@ -140,7 +151,7 @@ void Store::free(Payload& payload) noexcept {
 void Store::get(std::span<Get> gets) noexcept {
   for (Get& get : gets) {
     if (Block* const raw = raw_block(*get.from)) {
-      copy(get, raw, get.written);
+      copy(get, raw);
       if (get.reading.noise == nullptr) continue;
       const StreamId on = order_.stand_in(get.stream);
       DecodeRequest request{
@@ -151,20 +162,20 @@ void Store::get(std::span<Get> gets) noexcept {
           .noise = get.reading.noise};
       get.status = decode(request);
       order_.follow(get.stream, on);
+    } else if (Block* const beside = block_beside(*get.from);
+               beside != nullptr && get.reading.original) {
+      copy(get, beside);
     } else if (auto* const recomputed = std::get_if<Recomputed>(get.from)) {
       decode(get, *recomputed->argument, recomputed->function);
-    } else if (auto& payload = std::get<Payload>(*get.from);
-               payload.block != nullptr && get.reading.original) {
-      copy(get, payload.block, payload.stream);
     } else {
-      decode(get, payload, 0);
+      decode(get, std::get<Payload>(*get.from), 0);
     }
   }
 }
 
-void Store::copy(Get& get, Block* from, StreamId written) noexcept {
+void Store::copy(Get& get, Block* from) noexcept {
   const StreamId on = order_.stand_in(get.stream);
-  order_.follow(on, written);
+  order_.follow(on, get.written);
   if (on != from->stream) memory_.note_use(from, on);
   memory_.copy(get.target->begin, from->begin, get.bytes, on);
   order_.follow(get.stream, on);
@@ -176,8 +187,13 @@ void Store::decode(Get& get, Payload& payload, std::uint64_t function) noexcept 
     const std::lock_guard<std::mutex> guard(readers_mutex_);
     for (const StreamId reader : payload.readers) order_.follow(on, reader);
   }
+  PinnedPayload pinned = pin(payload, on);
+  if (pinned.view().data == nullptr) {
+    get.short_of_memory = true;
+    return;
+  }
   order_.follow(on, payload.stream);
-  DecodeRequest request{.payload = payload.view(),
+  DecodeRequest request{.payload = pinned.view(),
                         .target = get.target->begin,
                         .target_bytes = get.bytes,
                         .stream = on,
@@ -188,6 +204,7 @@ void Store::decode(Get& get, Payload& payload, std::uint64_t function) noexcept 
   order_.follow(get.stream, on);
   get.decoded = true;
   get.stays = order_.is_captured(get.stream);
+  if (get.stays) pinned.keep_for_ever();
 }
 
 CodecStatus Store::decode(DecodeRequest& request) noexcept {
@@ -197,7 +214,7 @@ CodecStatus Store::decode(DecodeRequest& request) noexcept {
     request.scratch = scratch.address();
   }
   const CodecStatus status = codec_.decode(request);
-  if (scratch) arena_.free(scratch);
+  if (scratch) discard(scratch);
   return status;
 }
 

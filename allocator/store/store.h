@@ -41,23 +41,25 @@ struct Put {
   StreamId stream{};
   RecordId owner{};
   StoreForm form = StoreForm::kPayload;
+  Tier tier = Tier::kDevice;
   // The bytes can equal `function` of those of `argument`. Null: they do not.
   Payload* argument = nullptr;
   std::uint64_t function = 0;
-  // Set by put(). The block is then the caller's to free, unless the payload has() it.
+  // Set by put(). With Payload and Recomputed, the block is then the caller's to free, unless it is
+  // kept (block_beside()) or holds the payload (Payload::is_in_place()).
   Stored stored{};
 };
 
 // The bytes that a restore returns.
 struct Reading {
   const DisturbanceWords* noise = nullptr;  // to add, in a pass that measures its effect
-  bool original = false;                    // the saved bytes, if Payload::block has them
+  bool original = false;                    // the saved bytes, if block_beside() has them
 };
 
 // A block to fill.
 struct Get {
   Stored* from = nullptr;  // not Nothing
-  StreamId written{};      // stream in whose order the bytes of a raw block are complete
+  StreamId written{};      // stream in whose order the bytes of a block are complete
   const ByteRanges* ranges = nullptr;
   Block* target = nullptr;
   std::size_t bytes = 0;  // of the storage
@@ -65,8 +67,33 @@ struct Get {
   Reading reading{};
   // Set by get().
   CodecStatus status = CodecStatus::kOk;
-  bool decoded = false;  // else copied
-  bool stays = false;    // a captured graph reads the payload again: it must not be freed
+  bool decoded = false;          // else copied
+  bool short_of_memory = false;  // there is no memory to bring the payload back
+  bool stays = false;            // a captured graph reads the payload again: it must not be freed
+};
+
+// A payload whose chunk stays while this lives. Without data there is no memory to bring it back.
+class PinnedPayload {
+ public:
+  PinnedPayload() = default;
+  PinnedPayload(PayloadArena& arena, const Payload& payload, StreamId stream) noexcept
+      : arena_(&arena), slot_(payload.slot) {
+    const void* const data = arena.pin(slot_, stream);
+    if (data == nullptr) arena_ = nullptr;
+    view_ = {data, payload.bytes, payload.form, payload.ranges->data(), payload.ranges->size()};
+  }
+  ~PinnedPayload() {
+    if (arena_ != nullptr) arena_->unpin(slot_);
+  }
+  PinnedPayload(const PinnedPayload&) = delete;
+  PinnedPayload& operator=(const PinnedPayload&) = delete;
+  [[nodiscard]] const PayloadView& view() const noexcept { return view_; }
+  void keep_for_ever() noexcept { arena_ = nullptr; }
+
+ private:
+  PayloadArena* arena_ = nullptr;
+  PayloadSlot slot_;
+  PayloadView view_;
 };
 
 class Store {
@@ -89,8 +116,19 @@ class Store {
   }
   // Gives an encode in flight up: its block holds the bytes.
   [[nodiscard]] Raw forget(const InFlight& encode) noexcept;
-  // Frees a payload, with the block next to it, once its readers have read it.
-  void free(Payload& payload) noexcept;
+  // Pins a payload for work on `stream`, queued before the result is destroyed.
+  [[nodiscard]] PinnedPayload pin(const Payload& payload, StreamId stream) noexcept {
+    return {arena_, payload, stream};
+  }
+  // Frees the blocks of payloads that have arrived in the tier.
+  void collect() noexcept { arena_.collect(); }
+  // Sends payloads to the tier until `bytes` are free. True if any are.
+  [[nodiscard]] bool demote(std::size_t bytes) noexcept { return arena_.demote(bytes) != 0; }
+  void describe(const Payload& payload, Event& event) const noexcept {
+    arena_.describe(payload.slot, event);
+  }
+  // Frees a payload once its readers have read it, and the block beside it.
+  void free(Stored& stored) noexcept;
 
   // Around fork(): locks the arena and all locks below it.
   void lock_for_fork() noexcept;
@@ -103,8 +141,9 @@ class Store {
   [[nodiscard]] bool encode_in_place(const Put& put, const EncodeRequest& request,
                                      const EncodePlan& plan, Stored* stored,
                                      CodecStatus* status) noexcept;
+  void discard(PayloadSlot slot) noexcept;
   [[nodiscard]] Payload finished(const InFlight& encode, const EncodeResult& result) noexcept;
-  void copy(Get& get, Block* from, StreamId written) noexcept;
+  void copy(Get& get, Block* from) noexcept;
   void decode(Get& get, Payload& payload, std::uint64_t function) noexcept;
   [[nodiscard]] CodecStatus decode(DecodeRequest& request) noexcept;
   void note_reader(Payload& payload, StreamId stream) noexcept;

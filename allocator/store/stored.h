@@ -15,6 +15,12 @@
 
 namespace pleat::allocator {
 
+// Where a payload is to be.
+enum class Tier : std::uint8_t {
+  kDevice,  // with the blocks
+  kAway,    // in the arena's tier, if it has one that takes the payload's chunk
+};
+
 // No bytes of its own: the record never had a block, or only a restored storage has the bytes.
 struct Nothing {};
 
@@ -27,11 +33,12 @@ struct Raw {
 // The saved block, while a queued encode into `slot` awaits its verdict.
 struct InFlight {
   Block* block = nullptr;
-  PayloadSlot slot{};
+  PayloadSlot slot{};  // pinned
   EncodeTicket ticket{};
   StreamId stream{};  // of the encode
   const ByteRanges* ranges = nullptr;
-  bool keeps_block = false;   // StoreForm::kPayloadAndBlock
+  bool keeps_block = false;  // StoreForm::kPayloadAndBlock
+  Tier tier = Tier::kDevice;
   std::uint64_t took_ns = 0;  // host time of the encode, set by the lifecycle
 };
 
@@ -50,13 +57,6 @@ struct Payload {
   [[nodiscard]] bool is_in_place() const noexcept {
     return slot.chunk->kind == PayloadChunk::Kind::kInPlace;
   }
-  // True if free() frees `saved` as well, the block that the payload was encoded from.
-  [[nodiscard]] bool has(const Block* saved) const noexcept {
-    return block == saved || is_in_place();
-  }
-  [[nodiscard]] PayloadView view() const noexcept {
-    return {slot.address(), bytes, form, ranges->data(), ranges->size()};
-  }
 };
 
 // A function, element by element, of the bytes of another record's payload. The other record lives
@@ -64,6 +64,7 @@ struct Payload {
 struct Recomputed {
   Payload* argument = nullptr;
   std::uint64_t function = 0;  // DecodeRequest::function
+  Block* block = nullptr;      // StoreForm::kPayloadAndBlock: the saved block
 };
 
 using Stored = std::variant<Nothing, Raw, InFlight, Payload, Recomputed>;
@@ -73,6 +74,13 @@ using Stored = std::variant<Nothing, Raw, InFlight, Payload, Recomputed>;
   if (const auto* const raw = std::get_if<Raw>(&stored)) return raw->block;
   const auto* const in_flight = std::get_if<InFlight>(&stored);
   return in_flight != nullptr ? in_flight->block : nullptr;
+}
+
+// The saved block that is kept next to a payload, else null.
+[[nodiscard]] inline Block* block_beside(const Stored& stored) noexcept {
+  if (const auto* const own = std::get_if<Payload>(&stored)) return own->block;
+  const auto* const recomputed = std::get_if<Recomputed>(&stored);
+  return recomputed != nullptr ? recomputed->block : nullptr;
 }
 
 // The payload that gives the bytes, its own or its argument's, else null.

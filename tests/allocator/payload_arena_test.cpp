@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -352,6 +355,139 @@ TEST(PayloadArenaThreads, AnyThreadCanFree) {
   for (PayloadSlot& slot : shelf) arena.free(slot);
   EXPECT_EQ(current(statistics, StatKind::kRequested), 0u);
   EXPECT_STREQ(pool.check_invariants(), "");
+}
+
+// A tier on the host, whose copies are complete at once.
+struct HostTier final : PayloadTier {
+  void* take(std::size_t bytes) noexcept override {
+    if (refuses) return nullptr;
+    ++rooms;
+    return std::malloc(bytes);
+  }
+  void give(void* room) noexcept override {
+    --rooms;
+    std::free(room);
+  }
+  bool copy_out(void* room, const void* from, std::size_t bytes, StreamId,
+                EventHandle*) noexcept override {
+    std::memcpy(room, from, bytes);
+    return true;
+  }
+  bool copy_in(void* to, const void* room, std::size_t bytes, StreamId) noexcept override {
+    std::memcpy(to, room, bytes);
+    return true;
+  }
+  std::atomic<int> rooms{0};
+  std::atomic<bool> refuses{false};
+};
+
+struct PayloadTierTest : ::testing::Test {
+  HostDevice device;
+  Statistics statistics;
+  Pool pool{device, PoolOptions{}, statistics};
+  SynchronousOrder order;
+  HostTier tier;
+  PayloadArena arena{pool};
+
+  PayloadTierTest() { arena.attach(tier, order); }
+  PayloadSlot filled(std::size_t bytes, int value) {
+    const PayloadSlot slot = arena.allocate(bytes);
+    std::memset(slot.address(), value, bytes);
+    arena.unpin(slot);
+    return slot;
+  }
+  bool holds(const PayloadSlot& slot, int value) {
+    const std::byte* const at = arena.pin(slot, {});
+    const bool right = at != nullptr && std::all_of(at, at + slot.bytes, [value](std::byte b) {
+                         return b == static_cast<std::byte>(value);
+                       });
+    if (at != nullptr) arena.unpin(slot);
+    return right;
+  }
+  std::int64_t requested() { return statistics.current(StatKind::kRequested); }
+};
+
+TEST_F(PayloadTierTest, ChunksGoAsAWholeAndComeBackWhenOneOfTheirPayloadsIsRead) {
+  for (const std::size_t bytes : {50_KiB, 2_MiB}) {  // in one chunk, and in blocks of their own
+    SCOPED_TRACE(bytes);
+    PayloadSlot first = filled(bytes, 1), second = filled(bytes, 2);
+    const std::int64_t both = static_cast<std::int64_t>(2 * bytes);
+    EXPECT_EQ(requested(), both);
+    arena.send(first);
+    arena.collect();
+    const bool is_shared = first.chunk == second.chunk;
+    EXPECT_EQ(is_shared, bytes == 50_KiB);
+    EXPECT_EQ(requested(), is_shared ? 0 : both / 2);
+    PayloadSlot third = filled(bytes, 3);
+    EXPECT_NE(third.chunk, first.chunk) << "nothing is placed in a chunk that is away";
+    EXPECT_TRUE(holds(second, 2) && holds(third, 3) && holds(first, 1));
+    EXPECT_EQ(requested(), both + both / 2);
+    EXPECT_EQ(tier.rooms, 0);
+    arena.send(second);
+    for (PayloadSlot* const slot : {&first, &second, &third}) arena.free(*slot);
+    arena.collect();
+    EXPECT_EQ(requested(), 0);
+    EXPECT_EQ(tier.rooms, 0);
+    EXPECT_STREQ(pool.check_invariants(), "");
+  }
+}
+
+TEST_F(PayloadTierTest, PinnedChunksStayAndOthersGoWhenMemoryIsAskedFor) {
+  PayloadSlot pinned = filled(2_MiB, 1), free_one = filled(2_MiB, 2), newest = filled(2_MiB, 3);
+  ASSERT_NE(arena.pin(pinned, {}), nullptr);
+  EXPECT_GE(arena.demote(1_MiB), 2_MiB);
+  EXPECT_NE(pinned.chunk->block, nullptr);
+  EXPECT_EQ(free_one.chunk->block, nullptr) << "the oldest that is not pinned";
+  EXPECT_NE(newest.chunk->block, nullptr);
+  tier.refuses = true;
+  EXPECT_EQ(arena.demote(1), 0u);
+  EXPECT_EQ(arena.tier_counters().no_room, 1u);
+  tier.refuses = false;
+  arena.unpin(pinned);
+  EXPECT_TRUE(holds(pinned, 1) && holds(free_one, 2) && holds(newest, 3));
+  for (PayloadSlot* const slot : {&pinned, &free_one, &newest}) arena.free(*slot);
+  EXPECT_EQ(requested(), 0);
+}
+
+TEST_F(PayloadTierTest, ThreadsReadPayloadsWhileTheirChunksMove) {
+  PLEAT_SEED(seed);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(seed + static_cast<std::uint64_t>(t));
+      std::vector<std::pair<PayloadSlot, int>> own;
+      for (int i = 0; i < scaled(3000); ++i) {
+        if (own.size() < 20 && random() % 2 == 0) {
+          own.emplace_back(filled(1 + random() % 100'000, i & 0x7F), i & 0x7F);
+        } else if (!own.empty()) {
+          auto& [slot, value] = own[random() % own.size()];
+          switch (random() % 4) {
+            case 0:
+              arena.send(slot);
+              break;
+            case 1:
+              arena.collect();
+              break;
+            case 2:
+              if (!holds(slot, value)) ++wrong;
+              break;
+            default:
+              arena.free(slot);
+              std::erase_if(own, [](const auto& one) { return !one.first; });
+          }
+        }
+      }
+      for (auto& [slot, value] : own) arena.free(slot);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  arena.collect();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(requested(), 0);
+  EXPECT_EQ(tier.rooms, 0);
+  EXPECT_STREQ(arena.check_invariants(), "");
+  EXPECT_GT(arena.tier_counters().brought, 0u);
 }
 
 }  // namespace

@@ -80,14 +80,14 @@ pleat_plant_also(lifecycle/encoding.cpp
   "if (!PLANTED && record.state != RecordState::kWaiting) {
       // Another thread restored")
 pleat_plant("a wait for a proof never ends" lifecycle/encoding.cpp
-  "end_oldest_wait(shortage, [](const Record&) { return true; })"
-  "end_oldest_wait(shortage, [](const Record& r) { return !(PLANTED && r.waiting.hold == Hold::kProof); })")
+  "end_waits([](const Record&) { return true; })"
+  "end_waits([](const Record& r) { return !(PLANTED && r.waiting.hold == Hold::kProof); })")
 pleat_plant("nothing bounds what waits" lifecycle/encoding.cpp
   "waiting_.bounded_count() > kAlways) {"
   "waiting_.bounded_count() > kAlways && !PLANTED) {")
 pleat_plant("a block that a payload has is freed" lifecycle/encoding.cpp
-  "if (payload == nullptr || !payload->has(block)) {"
-  "if (PLANTED || payload == nullptr || !payload->has(block)) {")
+  "if (block_beside(record.stored) == nullptr && !("
+  "if ((PLANTED || block_beside(record.stored) == nullptr) && !(")
 
 # ---- store ----
 pleat_plant("a payload is read before it is written" store/store.cpp
@@ -96,10 +96,10 @@ pleat_plant("a payload is read before it is written" store/store.cpp
   "if (!PLANTED) order_.follow(on, payload.stream);
   DecodeRequest")
 pleat_plant("a payload is given back under a decode" store/store.cpp
-  "for (const StreamId reader : payload.readers) order_.follow(payload.stream, reader);
-  arena_"
-  "for (const StreamId reader : payload.readers) if (!PLANTED) order_.follow(payload.stream, reader);
-  arena_")
+  "for (const StreamId reader : payload->readers) order_.follow(payload->stream, reader);
+    arena_"
+  "for (const StreamId reader : payload->readers) if (!PLANTED) order_.follow(payload->stream, reader);
+    arena_")
 pleat_plant("a reader of a payload is not noted" store/store.cpp
   "note_reader(payload, on);"
   "if (!PLANTED) note_reader(payload, on);")
@@ -110,33 +110,27 @@ pleat_plant("in place while another stream reads" store/store.cpp
   "!memory_.used_elsewhere(put.block);"
   "(PLANTED || !memory_.used_elsewhere(put.block));")
 pleat_plant("an encode that is given up late keeps its slot" store/store.cpp
-  "PayloadSlot slot = encode.slot;
-  arena_.free(slot);
+  "discard(encode.slot);
   return Raw{encode.block};"
-  "PayloadSlot slot = encode.slot;
-  if (!PLANTED) arena_.free(slot);
+  "if (!PLANTED) discard(encode.slot);
   return Raw{encode.block};")
 pleat_plant("an encode that is refused at once keeps its slot" store/store.cpp
-  "arena_.free(slot);
+  "discard(slot);
   return raw;"
-  "if (!PLANTED) arena_.free(slot);
+  "if (!PLANTED) discard(slot);
   return raw;")
 pleat_plant("a forgotten encode keeps its slot" store/store.cpp
-  "PayloadSlot slot = encode.slot;
-  arena_.free(slot);
+  "discard(encode.slot);
   return {encode.block};"
-  "PayloadSlot slot = encode.slot;
-  if (!PLANTED) arena_.free(slot);
+  "if (!PLANTED) discard(encode.slot);
   return {encode.block};")
 pleat_plant("a slot is freed twice" store/store.cpp
-  "arena_.free(payload.slot);
-  if"
+  "arena_.free(payload->slot);"
   "if (PLANTED) {
-    PayloadSlot again = payload.slot;
+    PayloadSlot again = payload->slot;
     arena_.free(again);
   }
-  arena_.free(payload.slot);
-  if")
+  arena_.free(payload->slot);")
 pleat_plant("put twice" store/store.cpp
   "put.stored = stored(put);"
   "put.stored = stored(put);
@@ -145,11 +139,12 @@ pleat_plant("get before put" store/store.cpp
   "codec_.encode(request, plan, slot.address(), slot.bytes);"
   "PLANTED ? EncodeResult{CodecStatus::kOk, slot.bytes, {}, {}} : codec_.encode(request, plan, slot.address(), slot.bytes);")
 pleat_plant("the block next to a payload is lost" store/store.cpp
-  "if (payload.block != nullptr) memory_.free(payload.block);"
-  "if (!PLANTED && payload.block != nullptr) memory_.free(payload.block);")
+  "if (Block* const block = block_beside(stored)) memory_.free(block);"
+  "if (Block* const block = PLANTED ? nullptr : block_beside(stored)) memory_.free(block);")
 pleat_plant("the block next to a payload is copied before it is written" store/store.cpp
-  "copy(get, payload.block, payload.stream);"
-  "copy(get, payload.block, PLANTED ? get.stream : payload.stream);")
+  "copy(get, beside);"
+  "if (PLANTED) get.written = get.stream;
+      copy(get, beside);")
 pleat_plant("a recomputed record returns its argument" store/store.cpp
   "decode(get, *recomputed->argument, recomputed->function);"
   "decode(get, *recomputed->argument, PLANTED ? 0 : recomputed->function);")

@@ -195,7 +195,7 @@ class ResidencyLife {
         return residency_.advance();
       case 13:
         if (chance(3)) world_.run_short(1 + static_cast<int>(random_() % 3));
-        if (chance(6)) residency_.make_room();
+        if (chance(6)) residency_.make_room(SIZE_MAX);
         return residency_.collect_verdicts();
       case 14:
         if (World::kLate && chance(4)) capture();
@@ -377,7 +377,7 @@ class ResidencyLife {
     }
   }
   void end() {
-    residency_.make_room();
+    residency_.make_room(SIZE_MAX);
     if (residency_.any_waiting()) problem("waits for ever");
     while (!storages_.empty()) free_storage();
     while (!saved_.empty()) drop_hook();

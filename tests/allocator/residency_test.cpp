@@ -19,7 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/heap.h"
 #include "allocator/host/host_device.h"
+#include "allocator/host/pool.h"
 #include "test_support.h"
 
 namespace pleat::allocator {
@@ -459,6 +461,23 @@ TEST_F(RecomputedTest, ResultHasNoPayloadAndIsRestoredFromTheArguments) {
   expect_empty();
 }
 
+TEST_F(RecomputedTest, ResultKeepsItsOwnBlockBesideTheArgumentsPayload) {
+  build({.form = StoreForm::kPayloadAndBlock});
+  save_argument_and_result(7, 10);
+  Block* const kept = block_beside(result->stored);
+  ASSERT_TRUE(std::holds_alternative<Recomputed>(result->stored) && kept != nullptr);
+  std::memset(kept->begin, 20, kBytes);  // to distinguish it
+  for (const bool original : {true, false}) {
+    result->reading.original = original;
+    Block* const block = restore(*result);
+    EXPECT_TRUE(holds(block, original ? 20 : 10));
+    residency->release(block);
+  }
+  residency->drop(result);
+  residency->drop(argument);
+  expect_empty();
+}
+
 TEST_F(RecomputedTest, ArgumentsPayloadLivesAsLongAsTheResult) {
   std::atomic<int> destroyed{0};
   Block* const first = filled_block(7);
@@ -639,7 +658,7 @@ TEST_F(ResidencyTest, TheRoomOfAPayloadNamesItsRecordAndTheEncodeNamesThePlace) 
       FakeRecord* const record = tag_and_release(7, storage);
       const std::uint64_t source = sink.only(EventKind::kTag, record->id).block.value;
       Block* const other = pool->allocate(kBytes);
-      if (late) std::thread([&] { residency->make_room(); }).join();
+      if (late) std::thread([&] { residency->make_room(SIZE_MAX); }).join();
       const Event encoded = sink.only(EventKind::kEncode, record->id);
       EXPECT_EQ(encoded.place, place);
       EXPECT_EQ(encoded.bytes, late ? kBytes / 2 : kBytes);
@@ -681,6 +700,114 @@ TEST_F(RecomputedTest, AnEncodeThatNeedsNoBytesHasNoPlace) {
   residency->drop(result);
   residency->drop(argument);
   expect_empty();
+}
+
+TEST_F(ResidencyTest, PutAndGetTakeSeveralBlocks) {
+  Store store(*pool, order, *arena, codec);
+  const ByteRanges all = [] {
+    ByteRanges ranges;
+    ranges.add({0, kBytes});
+    return ranges;
+  }();
+  std::vector<Put> puts;
+  for (unsigned char i = 0; i < 3; ++i) {
+    puts.push_back({.block = filled_block(i),
+                    .bytes = kBytes,
+                    .ranges = &all,
+                    .form = i == 1 ? StoreForm::kInPlace : StoreForm::kPayload});
+  }
+  store.put(puts);
+  std::vector<Get> gets;
+  for (Put& put : puts) {
+    const auto& payload = std::get<Payload>(put.stored);
+    EXPECT_EQ(payload.is_in_place(), put.form == StoreForm::kInPlace);
+    if (!payload.is_in_place()) pool->free(put.block);
+    gets.push_back(
+        {.from = &put.stored, .ranges = &all, .target = pool->allocate(kBytes), .bytes = kBytes});
+  }
+  store.get(gets);
+  for (unsigned char i = 0; i < 3; ++i) {
+    EXPECT_TRUE(gets[i].status == CodecStatus::kOk && holds(gets[i].target, i));
+    pool->free(gets[i].target);
+    store.free(puts[i].stored);
+  }
+  expect_empty();
+}
+
+TEST_F(ResidencyTest, RoomIsMadeForTheBytesThatAreAskedFor) {
+  FakeStorage storage;
+  std::vector<FakeRecord*> records;
+  std::vector<Block*> blocks;
+  for (unsigned char i = 0; i < 6; ++i) {
+    blocks.push_back(filled_block(i));
+    records.push_back(tag(blocks.back(), storage));
+    records.back()->until = Hold::kProof;
+  }
+  storage.alive = false;
+  for (Block* const block : blocks) residency->release(block);
+  EXPECT_TRUE(residency->make_room(kBytes + 1));
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    EXPECT_EQ(records[i]->state, i < 2 ? RecordState::kPacked : RecordState::kWaiting) << i;
+  }
+  EXPECT_TRUE(residency->make_room(SIZE_MAX));
+  EXPECT_FALSE(residency->make_room(1)) << "nothing is left to do";
+  for (FakeRecord* const record : records) residency->drop(record);
+  expect_empty();
+}
+
+TEST(HeapTest, AllocationClimbsTheLadderToItsEnd) {
+  struct Memory final : BlockMemory {
+    explicit Memory(Pool& all) : pool(all) {}
+    Statistics& statistics() const noexcept override { return pool.statistics(); }
+    EventSource& events() const noexcept override { return pool.events(); }
+    Block* allocate(std::size_t bytes, StreamId stream) noexcept override {
+      ++tries;
+      return refuses > 0 && refuses-- > 0 ? nullptr : pool.allocate(bytes, stream);
+    }
+    Block* allocate_packed(std::size_t b, StreamId s, RecordId o) noexcept override {
+      return pool.allocate_packed(b, s, o);
+    }
+    Block* allocate_container(std::size_t b, StreamId s) noexcept override {
+      return pool.allocate_container(b, s);
+    }
+    void count_requested(EventScope& scope, std::int64_t bytes) noexcept override {
+      pool.count_requested(scope, bytes);
+    }
+    void free(Block* block) noexcept override { pool.free(block); }
+    void shrink(Block* block, std::size_t bytes) noexcept override { pool.shrink(block, bytes); }
+    void note_use(Block*, StreamId) noexcept override {}
+    bool used_elsewhere(const Block*) const noexcept override { return false; }
+    void copy(void* to, const void* from, std::size_t bytes, StreamId) noexcept override {
+      std::memcpy(to, from, bytes);
+    }
+    Block* find(const void* address) const noexcept override { return pool.find(address); }
+    void lock_for_fork() noexcept override {}
+    void unlock_after_fork() noexcept override {}
+    Pool& pool;
+    int refuses = 0, tries = 0;
+  };
+  static int caches = 0;
+  HostDevice device;
+  Statistics statistics;
+  Pool pool(device, PoolOptions{}, statistics);
+  Memory memory(pool);
+  SynchronousOrder order;
+  InvertingCodec codec;
+  Heap heap(memory, order, codec, {});
+  memory.refuses = 1;
+  EXPECT_EQ(heap.allocate(4096), nullptr) << "nothing waits, and there are no caches";
+  EXPECT_EQ(memory.tries, 1);
+  heap.set_caches([](DeviceIndex) noexcept { return caches > 0 && caches-- > 0; });
+  for (const int filled : {0, 1, 3}) {
+    caches = filled;
+    memory.tries = 0;
+    memory.refuses = 3;
+    Block* const block = heap.allocate(4096);
+    EXPECT_EQ(block != nullptr, filled == 3);
+    EXPECT_EQ(memory.tries, filled + 1) << "one more try for each that was freed";
+    memory.refuses = 0;
+    if (block != nullptr) heap.release(block);
+  }
 }
 
 // A thread frees the restored block while another thread with a reference restores anew.
@@ -1024,7 +1151,7 @@ TEST_F(ResidencyTest, EncodesAndRestoresReportTheirTimeAlsoAfterAVerdict) {
     pool->events().attach(&sink);
     FakeStorage storage;
     FakeRecord* const record = tag_and_release(1, storage);
-    residency->make_room();
+    residency->make_room(SIZE_MAX);
     ASSERT_EQ(record->state, RecordState::kPacked);
     EXPECT_GE(sink.took_ns[EventKind::kEncode], 2'000'000u);
     EXPECT_EQ(sink.took_ns[EventKind::kEncode], residency->counters().encode_ns.load());
@@ -1054,16 +1181,16 @@ TEST_F(ResidencyTest, OverdueVerdictIsNotAwaitedAgainAtOnce) {
     storage.alive = true;
     records.push_back(tag_and_release(i, storage));
   }
-  EXPECT_FALSE(residency->make_room());
+  EXPECT_FALSE(residency->make_room(SIZE_MAX));
   for (FakeRecord* const record : records) EXPECT_EQ(record->state, RecordState::kWaiting);
   // Decided encodes, and blocks that need no verdict, do not wait behind it.
   codec.awaited.insert(3);
-  EXPECT_TRUE(residency->make_room());
+  EXPECT_TRUE(residency->make_room(SIZE_MAX));
   for (std::size_t i = 0; i < records.size(); ++i) {
     EXPECT_EQ(records[i]->state, i == 2 ? RecordState::kPacked : RecordState::kWaiting) << i;
   }
   codec.overdue = false;
-  EXPECT_TRUE(residency->make_room());
+  EXPECT_TRUE(residency->make_room(SIZE_MAX));
   for (FakeRecord* const record : records) {
     EXPECT_EQ(record->state, RecordState::kPacked);
     residency->drop(record);

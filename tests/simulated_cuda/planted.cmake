@@ -24,10 +24,10 @@ pleat_plant("source back before its encode" allocator/lifecycle/residency.cpp
 pleat_plant("gated source reused" allocator/store/store.cpp
   "if (result.status == CodecStatus::kQueued) return encode;
   if (result.status == CodecStatus::kOk) return finished(encode, result);
-  arena_.free(slot);"
+  discard(slot);"
   "if (!PLANTED && result.status == CodecStatus::kQueued) return encode;
   if (result.status == CodecStatus::kOk || PLANTED) return finished(encode, {CodecStatus::kOk, slot.bytes, result.form, {}});
-  arena_.free(slot);")
+  discard(slot);")
 pleat_plant("verdict believed early" torch_bridge/cuda/expected_payload.cpp
   "bool all = true;
   each_slot"
@@ -50,13 +50,18 @@ pleat_plant("encode after a late proof on the proving thread's stream" allocator
   if (record.restored != block) record.stream = stream;")
 pleat_plant_also(allocator/lifecycle/encoding.cpp
   "store_.put({&put, 1});"
-  "if (PLANTED && start == Start::kProof) put.stream = StreamId{planted_current_stream};
+  "planted_late = PLANTED && start == Start::kProof;
   store_.put({&put, 1});")
+pleat_plant_also(allocator/store/store.cpp
+  "put.stream};
+  const PinnedPayload"
+  "PLANTED && planted_late ? StreamId{planted_current_stream} : put.stream};
+  const PinnedPayload")
 
 # ---- payloads and restored storages ----
 pleat_plant("payload freed under a decode" allocator/store/store.cpp
-  "for (const StreamId reader : payload.readers) order_.follow(payload.stream, reader);"
-  "for (const StreamId reader : payload.readers) if (!PLANTED) order_.follow(payload.stream, reader);")
+  "for (const StreamId reader : payload->readers) order_.follow(payload->stream, reader);"
+  "for (const StreamId reader : payload->readers) if (!PLANTED) order_.follow(payload->stream, reader);")
 pleat_plant("two restores of one payload at once" allocator/store/store.cpp
   "for (const StreamId reader : payload.readers) order_.follow(on, reader);"
   "for (const StreamId reader : payload.readers) if (!PLANTED) order_.follow(on, reader);")

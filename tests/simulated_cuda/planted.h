@@ -5,4 +5,5 @@
 #include <cstdint>
 
 inline thread_local std::uint64_t planted_current_stream = 0;
+inline thread_local bool planted_late = false;
 extern int (*planted_at_end)(void** context);

@@ -82,10 +82,9 @@ class KeptStorages {
       let_go([&](const Kept& kept) { return kept.record == record; });
     }
   }
-  void forget_all() noexcept {
-    if (count_.load(std::memory_order_relaxed) != 0) {
-      let_go([](const Kept&) { return true; });
-    }
+  // False if none was kept.
+  bool forget_all() noexcept {
+    return count_.load(std::memory_order_relaxed) != 0 && let_go([](const Kept&) { return true; });
   }
 
   void lock_for_fork() noexcept { mutex_.lock(); }
@@ -113,15 +112,15 @@ class KeptStorages {
     kept_.pop_back();
     count_.store(kept_.size(), std::memory_order_relaxed);
   }
-  // One after the other, each outside of the lock.
+  // One after the other, each outside of the lock. False if there was none.
   template <class Predicate>
-  void let_go(Predicate&& gone) noexcept {
-    for (;;) {
+  bool let_go(Predicate&& gone) noexcept {
+    for (bool any = false;; any = true) {
       Storage storage;  // dies after the lock is gone
       const std::lock_guard<std::mutex> guard(mutex_);
       const auto found = std::find_if(kept_.begin(), kept_.end(), gone);
       if (found == kept_.end()) {
-        return;
+        return any;
       }
       storage = std::move(found->storage);
       take_out(found);

@@ -25,11 +25,12 @@ class FreeListener {
   // A storage gives this pointer up. True: the listener has taken the memory over, and gives it to
   // RawMemory::free() once it is done with it. Any thread, also at the end of the process.
   [[nodiscard]] virtual bool keep(void* pointer) noexcept = 0;
-  // Memory is asked for.
-  virtual void allocating() noexcept = 0;
-  // There is no memory. True: there may be some now.
-  [[nodiscard]] virtual bool make_room() noexcept = 0;
-  // There was none. `device`: by number. In the thread that asked.
+  // `bytes` are about to be allocated on `device`, a number.
+  virtual void allocating(std::int32_t device, std::size_t bytes) noexcept = 0;
+  // There is no memory for them. True: some was freed, so the allocation is tried again. False: the
+  // listener can free no more.
+  [[nodiscard]] virtual bool make_room(std::int32_t device, std::size_t bytes) noexcept = 0;
+  // There was none. In the thread that asked.
   virtual void refused(std::size_t bytes, std::int32_t device) noexcept = 0;
   // The stack that torch's history of memory shows of a thread that has none.
   [[nodiscard]] virtual std::shared_ptr<c10::GatheredContext> no_stack() = 0;
@@ -80,7 +81,7 @@ class CudaAccess : public allocator::cuda::RawMemory {
   ~CudaAccess() = default;
 };
 
-inline constexpr unsigned kAccessVersion = 8;
+inline constexpr unsigned kAccessVersion = 9;
 // Puts our allocator in front of the one in force. Null: the library is of another build, or one of
 // ours stands there already. Makes no CUDA call. "pleat_cuda_access" by name.
 using OpenAccess = CudaAccess* (*)(unsigned version, const char* torch_version,

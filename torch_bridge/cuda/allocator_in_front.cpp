@@ -96,13 +96,14 @@ c10::DataPtr AllocatorInFront::heard(c10::DataPtr data) {
 
 c10::DataPtr AllocatorInFront::allocate(std::size_t bytes) {
   if (listener_ == nullptr) return heard(behind_.allocate(bytes));
-  listener_->allocating();
-  for (bool again = false;; again = true) {
+  const c10::DeviceIndex device = c10::cuda::current_device();
+  listener_->allocating(device, bytes);
+  for (;;) {
     try {
       return heard(behind_.allocate(bytes));
     } catch (const c10::OutOfMemoryError&) {
-      if (!again && listener_->make_room()) continue;
-      listener_->refused(bytes, c10::cuda::current_device());
+      if (listener_->make_room(device, bytes)) continue;
+      listener_->refused(bytes, device);
       throw;
     }
   }

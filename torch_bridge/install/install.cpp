@@ -20,6 +20,7 @@
 #include "torch_bridge/install/aten_executor.h"
 #include "torch_bridge/install/export.h"
 #include "torch_bridge/memory/backends.h"
+#include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/memory/cpu_allocator.h"
 #include "torch_bridge/torch_access/pass_state.h"
 #include "torch_bridge/torch_access/torch_version.h"
@@ -158,6 +159,7 @@ class Installation {
     runtime->interposed = host.interposed != 0 && sees_saves;
     runtime->sensitivity.set_torch(TORCH_VERSION);
     set_host_backend(*new HostBackend(*runtime));  // leaked, like the runtime
+    runtime->host.heap().set_caches(&drop_kept_storages_of);
     Runtime::publish(runtime);
     install_cpu_allocator();
     if (runtime->options().cuda) {

@@ -208,18 +208,17 @@ std::optional<WidthCosts> costs_of(TorchRecord& record, const CodecChoice& choic
                                    std::size_t* payload_bytes) {
   Runtime& runtime = *Runtime::get();
   allocator::Residency& residency = record.backend().residency();
-  allocator::PayloadView payload;
+  std::optional<allocator::Residency::RecordGuard> guard(std::in_place, residency, record);
+  const allocator::PinnedPayload pinned =
+      residency.pinned_locked(*guard, record, record.backend().current_stream());
+  *payload_bytes = bytes_of(residency.stored_locked(*guard, record), record);
+  guard.reset();  // the payload is final
+  const allocator::PayloadView& payload = pinned.view();
   std::optional<WidthCosts> of_payload;
-  {
-    allocator::Residency::RecordGuard guard(residency, record);
-    const allocator::Stored& stored = residency.stored_locked(guard, record);
-    if (const allocator::Payload* const own = payload_of(stored)) payload = own->view();
-    *payload_bytes = bytes_of(stored, record);
-    if (payload.data != nullptr && is_on_host(record)) {
-      const BlockForm form = BlockForm::unpack(payload.form.words);
-      if (form.bits != 0 && form.only_sides == 0) {
-        of_payload = width_costs(form, payload.data, payload.bytes, record.bytes, choice);
-      }
+  if (payload.data != nullptr && is_on_host(record)) {
+    const BlockForm form = BlockForm::unpack(payload.form.words);
+    if (form.bits != 0 && form.only_sides == 0) {
+      of_payload = width_costs(form, payload.data, payload.bytes, record.bytes, choice);
     }
   }
   const compress::Executor& executor = runtime.codec.executor();

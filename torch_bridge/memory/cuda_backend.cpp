@@ -21,6 +21,7 @@
 #include "allocator/cuda/stream_events.h"
 #include "torch_bridge/core/code_pages.h"
 #include "torch_bridge/cuda/access.h"
+#include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/torch_access/no_stack.h"
 #include "torch_bridge/trace/out_of_memory_report.h"
 #include "torch_bridge/trace/trace.h"
@@ -177,20 +178,19 @@ class CudaDevices final : public cuda::FreeListener {
     const BlockTable::Found found = blocks_.find(pointer);
     if (found.block == nullptr) [[likely]]
       return false;
-    allocator::Heap* const heap = runtime_.heaps.at(found.memory->events().device());
+    allocator::Heap* const heap = heap_of(found.memory->events().device().value);
     if (heap == nullptr) return false;
     heap->release(found.block);
     return true;
   }
 
-  void allocating() noexcept override {
-    for_each_backend([](CudaBackend& backend) { backend.residency().advance(); });
+  void allocating(std::int32_t device, std::size_t /*bytes*/) noexcept override {
+    if (allocator::Heap* const heap = heap_of(device)) heap->residency().advance();
   }
 
-  bool make_room() noexcept override {
-    bool any = false;
-    for_each_backend([&](CudaBackend& backend) { any |= backend.residency().make_room(); });
-    return any;
+  bool make_room(std::int32_t device, std::size_t bytes) noexcept override {
+    allocator::Heap* const heap = heap_of(device);
+    return heap != nullptr && heap->make_room(bytes);
   }
 
   void refused(std::size_t bytes, std::int32_t device) noexcept override {
@@ -207,6 +207,10 @@ class CudaDevices final : public cuda::FreeListener {
   }
 
  private:
+  [[nodiscard]] allocator::Heap* heap_of(std::int32_t device) const noexcept {
+    return runtime_.heaps.at(allocator::DeviceIndex{device});
+  }
+
   template <class Visit>
   void for_each_backend(Visit&& visit) noexcept {
     const std::size_t most = most_.load(std::memory_order_relaxed);
@@ -241,6 +245,7 @@ class CudaDevices final : public cuda::FreeListener {
       if (opened != Opened::kYes) return nullptr;
       auto facts = std::make_unique<DeviceFacts>("cuda:" + std::to_string(device), backend->heap(),
                                                  backend->codec().counts());
+      backend->heap().set_caches(&drop_kept_storages_of);
       if (!runtime_.heaps.add(backend->heap())) return nullptr;
       trace_heap(backend->heap());
       runtime_.devices.add(*facts.release());  // leaked, like the backend

@@ -403,7 +403,7 @@ bool TorchRecord::restored_may_live() const {
   check_not_lost();
   return restored_version_->current_version() == 0 && !restored_storage_->expired() &&
          restored_for_.extra == pass_facts().extra &&
-         (!has_original() || restored_for_.values == pass_values());
+         (block_beside(stored) == nullptr || restored_for_.values == pass_values());
 }
 
 // For the yardstick of a check: takes away the noise that larger values in the same group add. No
@@ -411,8 +411,8 @@ bool TorchRecord::restored_may_live() const {
 // nor than the noise, in the mean, of a group of Gaussian values of its own size: as their range
 // is 5.6 deviations, that is 5.6 / sqrt(12) of the size in place of half a range.
 void TorchRecord::limit_noise(const c10::Storage& restored) {
-  if (pass_values() != PassValues::kYardstick || reads_original() || !has_original() || !decided_ ||
-      !decided_->may_be_noisy()) [[likely]] {
+  if (pass_values() != PassValues::kYardstick || reads_original() ||
+      block_beside(stored) == nullptr || !decided_ || !decided_->may_be_noisy()) [[likely]] {
     return;
   }
   constexpr double kOfSize = 1.62;
@@ -473,6 +473,10 @@ StoragePtr TorchRecord::storage_of(allocator::Block* block,
 
 void drop_kept_storages() noexcept {
   for (auto& of_device : kept.storages) of_device.forget_all();
+}
+
+bool drop_kept_storages_of(allocator::DeviceIndex device) noexcept {
+  return kept.of(device).forget_all();
 }
 
 }  // namespace pleat::bridge

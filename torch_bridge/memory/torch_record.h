@@ -160,11 +160,6 @@ class TorchRecord final : public allocator::Record {
   [[nodiscard]] bool may_hold_locked(const SavedVariableSlot& slot) const noexcept;
   // True if a restore must return the saved bytes, if both are kept.
   [[nodiscard]] bool reads_original() const noexcept;
-  // True if the payload's block is kept next to it.
-  [[nodiscard]] bool has_original() const noexcept {
-    const auto* const own = std::get_if<allocator::Payload>(&stored);
-    return own != nullptr && own->block != nullptr;
-  }
   // The bytes that a restore by this thread's pass returns. Under the record's mutex.
   [[nodiscard]] allocator::Reading reading() const noexcept;
   void check_not_lost() const;
@@ -204,5 +199,7 @@ class TorchRecord final : public allocator::Record {
 
 // Drops the restored storages kept for further hooks of their records.
 void drop_kept_storages() noexcept;
+// Those of one device. False if there was none.
+bool drop_kept_storages_of(allocator::DeviceIndex device) noexcept;
 
 }  // namespace pleat::bridge
