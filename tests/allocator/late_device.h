@@ -26,7 +26,7 @@ namespace pleat::allocator::testing {
 
 class LateDevice {
  public:
-  static constexpr std::size_t kStreams = 4;
+  static constexpr std::size_t kUserStreams = 4, kStreams = 5;  // the last is a tier's
   using Clock = std::array<std::uint64_t, kStreams>;
 
   struct Access {

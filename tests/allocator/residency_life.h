@@ -16,6 +16,7 @@
 #include "allocator/lifecycle/residency.h"
 #include "late_device.h"
 #include "lock_taker.h"
+#include "stand_in_tier.h"
 
 namespace pleat::allocator::testing {
 
@@ -53,8 +54,9 @@ class LifeRecord final : public Record {
   Hold waits_for() const noexcept override { return until; }
   Decision decide(Start start) noexcept override {
     started_by = start;
-    return {choice, true};
+    return {choice, true, tier};
   }
+  Tier tier = Tier::kDevice;
   bool storage_lives = false;
   bool original_is_read = false;
   std::atomic<Hold> until{Hold::kNone};
@@ -86,6 +88,7 @@ class ResidencyLife {
     if (chance(4)) options.form = StoreForm::kPayloadAndBlock;
     options.waiting_part_of_peak = kPartOfPeak;
     at_forward_end_ = chance(6);
+    if (chance(2)) arena_.attach(tier_, world_.order);
     residency_.set_options(options);
   }
 
@@ -108,6 +111,8 @@ class ResidencyLife {
     return problems();
   }
 
+  [[nodiscard]] const TierCounters& tier_counters() const { return arena_.tier_counters(); }
+
  private:
   struct Storage {  // alive: it has a reference
     Block* block;
@@ -126,7 +131,7 @@ class ResidencyLife {
   [[nodiscard]] StreamId stream() {
     if (!World::kLate) return {};
     for (;;) {
-      const StreamId s{random_() % LateDevice::kStreams};
+      const StreamId s{random_() % LateDevice::kUserStreams};
       if (!world_.device.captured.contains(s.value)) return s;
     }
   }
@@ -248,6 +253,7 @@ class ResidencyLife {
           if (at_forward_end_) record->until = Hold::kForwardEnd;
           record->storage_lives = chance(20);
           record->original_is_read = chance(2);
+          if (chance(2)) record->tier = Tier::kAway;
           return record;
         });
     if (storage.record == nullptr) {
@@ -385,6 +391,9 @@ class ResidencyLife {
       if (encodes > 1) problem("encoded twice");
     }
     if (codec_.tickets() != 0) problem("tickets are left");
+    world_.device.run_all();
+    residency_.collect_verdicts();  // payloads that were dropped on their way to the tier
+    if (!tier_.is_empty()) problem("the tier has payloads left");
     check_books();
     for (const StatKind kind :
          {StatKind::kRequested, StatKind::kSavedRaw, StatKind::kPayload, StatKind::kRestored}) {
@@ -400,6 +409,7 @@ class ResidencyLife {
   World world_;
   LateCodec codec_{world_.device, random_};
   PayloadArena arena_{world_.memory, {.chunk_bytes = 16384, .granule_bytes = 256}};
+  StandInTier tier_{world_.device, world_.order, random_};
   Residency residency_{world_.memory, world_.order, arena_, codec_, ResidencyOptions{}};
   SummingSink sink_;
   std::array<std::int64_t, kStatKinds> base_{};
