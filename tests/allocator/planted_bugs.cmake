@@ -6,6 +6,7 @@ pleat_load_for_planting(lifecycle/residency.cpp)
 pleat_load_for_planting(lifecycle/restoring.cpp)
 pleat_load_for_planting(lifecycle/encoding.cpp)
 pleat_load_for_planting(store/store.cpp)
+pleat_load_for_planting(store/chunk_moves.cpp)
 
 # ---- lifecycle: tag, restore, drop ----
 pleat_plant("a pack on another stream is not noted" lifecycle/residency.cpp
@@ -149,7 +150,33 @@ pleat_plant("a recomputed record returns its argument" store/store.cpp
   "decode(get, *recomputed->argument, recomputed->function);"
   "decode(get, *recomputed->argument, PLANTED ? 0 : recomputed->function);")
 
-foreach(file lifecycle/residency.cpp lifecycle/restoring.cpp lifecycle/encoding.cpp store/store.cpp)
+# ---- store: chunks that move to a tier ----
+pleat_plant("a chunk's block is freed before its copy is complete" store/chunk_moves.cpp
+  "if (chunk == nullptr || !a.order->complete(chunk->copied)) continue;"
+  "if (chunk == nullptr || (!PLANTED && !a.order->complete(chunk->copied))) continue;")
+pleat_plant("a chunk goes twice" store/chunk_moves.cpp
+  "if (chunk.block == nullptr || chunk.room != nullptr ||"
+  "if (chunk.block == nullptr || (!PLANTED && chunk.room != nullptr) ||")
+pleat_plant("a chunk on its way is given payloads" store/chunk_moves.cpp
+  "if (Chunk* const of_several = shared(&chunk)) unlist(of_several);"
+  "if (Chunk* const of_several = shared(&chunk); of_several != nullptr && !PLANTED) unlist(of_several);")
+pleat_plant("a reader of a chunk that goes is not noted" store/chunk_moves.cpp
+  "if (stream != chunk.stream) a.memory.note_use(chunk.block, stream);"
+  "if (stream != chunk.stream && !PLANTED) a.memory.note_use(chunk.block, stream);")
+pleat_plant("room of the tier is not given back" store/chunk_moves.cpp
+  "tier->give(std::exchange(chunk.room, nullptr));
+  chunk.block = block;"
+  "if (!PLANTED) tier->give(chunk.room);
+  chunk.room = nullptr;
+  chunk.block = block;")
+pleat_plant("a chunk dropped on its way is forgotten" store/chunk_moves.cpp
+  "if (chunk.dropped) (void)drop_chunk(&chunk);"
+  "if (chunk.dropped && !PLANTED) (void)drop_chunk(&chunk);")
+pleat_plant("payloads in the tier count as memory" store/chunk_moves.cpp
+  "if (of_several != nullptr) count_requested(scope, of_several->payload_bytes, 0);"
+  "if (of_several != nullptr && !PLANTED) count_requested(scope, of_several->payload_bytes, 0);")
+
+foreach(file lifecycle/residency.cpp lifecycle/restoring.cpp lifecycle/encoding.cpp store/store.cpp store/chunk_moves.cpp)
   pleat_write_planted(${file})
 endforeach()
 file(CONFIGURE OUTPUT ${planted_folder}/planted_names.h CONTENT

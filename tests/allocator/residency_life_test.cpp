@@ -16,13 +16,20 @@ TYPED_TEST_SUITE(ResidencyLifeTest, Worlds);
 TYPED_TEST(ResidencyLifeTest, BytesOrderAndBooksAreRightInEveryRun) {
   PLEAT_SEED(first);
   const int seeds = scaled(TypeParam::kLate ? 2000 : 300);
+  std::uint64_t sent = 0, brought = 0, no_room = 0, refused = 0;
   for (int i = 0; i < seeds; ++i) {
     const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
     ResidencyLife<TypeParam> life(seed);
     for (const std::string& problem : life.run(80))
       ADD_FAILURE() << "seed " << seed << ": " << problem;
     if (this->HasFailure()) return;
+    const TierCounters& tier = life.tier_counters();
+    sent += tier.sent;
+    brought += tier.brought;
+    no_room += tier.no_room;
+    refused += tier.refused;
   }
+  for (const std::uint64_t count : {sent, brought, no_room, refused}) EXPECT_GT(count, 0u);
 }
 
 // Holds for every kind of event in a life.
