@@ -40,7 +40,7 @@ enum class EventKind : std::uint8_t {
   kOther,       // statistics changed for another reason
   kPagesTouch,  // free pages from `address` on are handed out; `bytes` of them were not resident
   kPagesMove,   // `bytes` of resident pages went to `address`, which had none
-  kPlan,        // StoreForm::kPlanned: `bytes` is the size that the payload would have; 0: raw
+  kPlan,        // StoreForm::kPlanned: a block that would have a payload of `planned_bytes`
 };
 
 // The place of a payload.
@@ -60,7 +60,8 @@ struct Event {
   BlockId block{};
   std::uint64_t address = 0;
   std::size_t bytes = 0;
-  std::uint64_t took_ns = 0;  // of kEncode, kHold, kRestore: wall time, if there was work
+  std::uint64_t took_ns = 0;      // of kEncode, kHold, kRestore: wall time, if there was work
+  std::size_t planned_bytes = 0;  // of kPlan; 0: it would stay raw
   RecordId record{};  // of kAllocate and kPayloadAllocate: the record whose payload goes there
   TensorKey key{};
   std::uint32_t phase = 0;                   // the thread's current phase; 0: unknown

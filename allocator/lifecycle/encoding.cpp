@@ -15,11 +15,11 @@ void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept
   guard.lock_.unlock();
   const std::uint64_t begin = now_ns();
   const Record::Decision decision = record.decide(start);
-  record.choice = decision.choice;
+  under_link_lock([&] { record.choice = decision.choice; });
   Put put{.block = raw_block(record.stored),
           .bytes = record.bytes,
           .ranges = &record.ranges,
-          .choice = record.choice,
+          .choice = decision.choice,
           .nonce = record.nonce,
           .key = record.key,
           .stream = record.stream,
@@ -32,6 +32,12 @@ void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept
     put.function = record.argument.function;
   }
   store_.put({&put, 1});
+  const auto* const payload = std::get_if<Payload>(&put.stored);
+  if (put.form == StoreForm::kInPlace &&
+      (payload != nullptr ? !payload->is_in_place()
+                          : std::holds_alternative<InFlight>(put.stored))) {
+    count(counters_.not_in_place);
+  }
   std::uint64_t took_ns = now_ns() - begin;
   count(counters_.encode_ns, took_ns);
   guard.lock_.lock();

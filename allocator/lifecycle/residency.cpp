@@ -62,7 +62,8 @@ void Residency::emit_encoded(EventScope& scope, const Record& record,
 void Residency::emit_planned(EventScope& scope, const Record& record, std::size_t payload_bytes,
                              bool recomputed) noexcept {
   if (!scope.wanted()) return;
-  Event event = event_of(EventKind::kPlan, record, nullptr, payload_bytes, 0);
+  Event event = event_of(EventKind::kPlan, record, nullptr, record.bytes, 0);
+  event.planned_bytes = payload_bytes;
   if (recomputed) event.place = PayloadPlace::kArgument;
   scope.note(event);
 }
@@ -209,7 +210,8 @@ void Residency::release_original(RecordGuard& guard, Record& record, Block* bloc
 void Residency::set_argument(Record& record, Record& argument, std::uint64_t function) noexcept {
   {
     const RecordGuard guard(*this, argument);
-    if (!std::holds_alternative<Payload>(argument.stored) || argument.bytes != record.bytes) return;
+    const auto* const payload = std::get_if<Payload>(&argument.stored);
+    if (payload == nullptr || payload->is_in_place() || argument.bytes != record.bytes) return;
   }
   const std::lock_guard<std::mutex> link(link_mutex_);
   if (record.argument.record == nullptr) {

@@ -39,6 +39,7 @@ struct ResidencyCounters {
   std::atomic<std::uint64_t> released{0};
   std::atomic<std::uint64_t> encoded{0};
   std::atomic<std::uint64_t> encoded_in_place{0};
+  std::atomic<std::uint64_t> not_in_place{0};  // elsewhere, although StoreForm::kInPlace
   // Stored as a function of another record's payload.
   std::atomic<std::uint64_t> recomputed{0}, recomputed_bytes{0};
   std::atomic<std::uint64_t> held{0};

@@ -77,10 +77,10 @@ def test_values_are_stocks_and_payload_over_raw_is_reported_beside_the_hosts(
 
 IN_PLACE = """
 import torch
-from pleat_test_support import emit, noise
+from pleat_test_support import emit, noise, report
 w = noise(64, 96, seed=1).cuda().requires_grad_()
 w.sin().exp().sum().backward()
-emit(grads=w.grad.cpu())
+emit(grads=w.grad.cpu(), report=report())
 """
 
 
@@ -89,4 +89,7 @@ def test_payloads_go_to_the_arena_whatever_place_says(simulator, under_pleat):
     (device,) = outcome.stats["devices"]
     assert device["place"] == "arena"
     assert device["records"]["encoded"] > 0 == device["records"]["encoded_in_place"]
-    assert_identical(outcome.values, simulator.once(IN_PLACE).values)
+    elsewhere = device["records"]["not_in_place"]
+    assert elsewhere > 0
+    assert outcome.values["report"].count(f"  place         {elsewhere} payloads are not at the head of their blocks") == 1
+    assert_identical(outcome.values | {"report": None}, simulator.once(IN_PLACE).values | {"report": None})

@@ -111,6 +111,19 @@ void add_compression(Text& text, const Json& all, const Options& options, unsign
              megabytes(freed).c_str());
 }
 
+// Payloads that place:inplace could not place over their blocks.
+void add_elsewhere(Text& text, const Json& all) {
+  std::uint64_t elsewhere = whole(all.at("records").at("not_in_place"));
+  for (const Json& device : all.at("devices")) {
+    elsewhere += whole(device.at("records").at("not_in_place"));
+  }
+  if (elsewhere == 0) return;
+  text.add("  place         %" PRIu64
+           " payloads are not at the head of their blocks: other streams or a device used these,\n"
+           "                or a payload has no form that can be written there\n",
+           elsewhere);
+}
+
 void add_costs(Text& text, const Json& all) {
   const Json& bytes = all.at("bytes");
   text.add("  pages         %s resident at the peak in Pleat's segments\n",
@@ -266,6 +279,7 @@ std::string report_text(Runtime& runtime) {
   text.add("pleat: report\n");
   add_memory(text, all);
   add_compression(text, all, runtime.options(), runtime.bits.uniform());
+  add_elsewhere(text, all);
   add_costs(text, all);
   add_sensitivity(text, all.at("sensitivity"));
   add_exact(text, all.at("exact"));

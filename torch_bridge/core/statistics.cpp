@@ -49,6 +49,7 @@ Json records(const allocator::ResidencyCounters& r) {
           {"released", load(r.released)},
           {"encoded", load(r.encoded)},
           {"encoded_in_place", load(r.encoded_in_place)},
+          {"not_in_place", load(r.not_in_place)},
           {"recomputed", load(r.recomputed)},
           {"recomputed_bytes", load(r.recomputed_bytes)},
           {"held", load(r.held)},

@@ -105,9 +105,10 @@ class TraceSink final : public allocator::EventSink {
     mark.time_ns = event.time_ns;
     mark.device = static_cast<std::int8_t>(event.device.value);
     mark.record = event.record.value;
-    mark.key = event.bytes;
+    mark.bytes = event.bytes;
+    mark.key = event.planned_bytes;
     mark.reason = event.place == allocator::PayloadPlace::kArgument ? PLEAT_TRACE_PLAN_RECOMPUTED
-                  : event.bytes != 0                                ? PLEAT_TRACE_PLAN_CODED
+                  : event.planned_bytes != 0                        ? PLEAT_TRACE_PLAN_CODED
                                                                     : PLEAT_TRACE_PLAN_RAW;
     recorder.event(&mark);
   }
