@@ -93,6 +93,10 @@ struct Sides {
   float low = 0, high = 0;
 
   [[nodiscard]] constexpr bool any() const noexcept { return kind != Kind::kNone; }
+  // Of the side of an element.
+  [[nodiscard]] constexpr std::uint8_t bits() const noexcept {
+    return kind == Kind::kThree ? 2 : 1;
+  }
   [[nodiscard]] bool operator==(const Sides&) const = default;
 };
 

@@ -58,7 +58,7 @@ BlockForm form_of(const BlockSpec& spec, std::uint64_t nonce) noexcept {
   form.nonce = nonce;
   if (spec.kept == Kept::kSides) {
     form.only_sides = 1;
-    form.bits = spec.sides.kind == Sides::Kind::kThree ? 2 : 1;
+    form.bits = spec.sides.bits();
   } else if (is_floating(spec.type) && spec.bits != 0) {
     form.bits = static_cast<std::uint8_t>(supported_bits(spec.bits));
     form.transform = spec.transform != Transform::kHadamardScaled || has_scaled_groups(form.bits)
@@ -93,11 +93,10 @@ BlockEncodeResult encode_nothing(std::size_t bytes, std::uint64_t nonce, void* p
 //   codes     where they begin
 //   *used     bytes of the payload so far; grows
 //   *written  true if there was need
-Status append_sides(const Span& span, const Sides& asked, std::uint64_t nonce, std::byte* payload,
+Status append_sides(const Span& span, const Sides& sides, std::uint64_t nonce, std::byte* payload,
                     std::size_t codes, std::size_t capacity, const Executor& executor,
                     std::size_t* used, bool* written) noexcept {
-  const Sides sides = sides_beside_values(asked, span.type);
-  if (!sides.any() || !may_leave_side(payload + codes, *used - codes, sides)) return Status::kOk;
+  if (!may_leave_side(payload + codes, *used - codes, sides)) return Status::kOk;
   const std::size_t begin = align_up(*used);
   if (begin > capacity) return Status::kNoRoom;
   pad(payload, *used, begin);
@@ -153,9 +152,9 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
       return refused(Status::kFlatLines);
     const std::size_t codes = used;
     used += coded.payload_bytes;
-    if (spec.kept == Kept::kValues && spec.bits != 0 && spec.sides.any()) {
+    if (plan.keeps_beside) {
       bool written = false;
-      const Status status = append_sides(span, spec.sides, nonce + i, out, codes, capacity,
+      const Status status = append_sides(span, plan.beside, nonce + i, out, codes, capacity,
                                          executor, &used, &written);
       if (status != Status::kOk) return refused(status);
       if (written) result.form.side_part = 1;
@@ -184,7 +183,7 @@ BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes, const Blo
   if (spec.kept == Kept::kNothing) return encode_nothing(bytes, nonce, data, bytes);
   BlockEncodeResult result;
   const std::size_t elements = bytes / element_size(spec.type);
-  if (spec.kept == Kept::kValues && spec.bits != 0 && spec.sides.any() &&
+  if (plan.keeps_beside &&
       (spec.transform != Transform::kNone ||
        !keeps_sides({data, elements, spec.type}, spec.bits, spec.sides, executor)))
     return refused(Status::kNoRoom);

@@ -10,7 +10,6 @@
 #include "compress/format.h"
 #include "compress/lines/line_patch.h"
 #include "compress/near_zero/near_zero.h"
-#include "compress/sides/sides.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -63,51 +62,25 @@ std::size_t exact_room(const Span& span) noexcept {
 
 constexpr std::uint32_t kOftenFlat = 32;  // elements of a row
 
-// The part of `spec` that a payload can hold.
-BlockSpec as_kept(const BlockSpec& spec) noexcept {
-  if (spec.kept == Kept::kNothing) return {.type = spec.type, .kept = Kept::kNothing};
-  const bool needs_sides = spec.kept == Kept::kSides || (spec.bits != 0 && spec.sides.any());
-  if (needs_sides && !sides_hold(spec.sides, spec.type)) return lossless(spec.type);
-  if (spec.kept == Kept::kSides)
-    return {.type = spec.type, .kept = Kept::kSides, .sides = spec.sides};
-  if (spec.bits == 0) return lossless(spec.type);
-  BlockSpec kept = spec;
-  kept.bits = spec.width();
-  kept.floor = 0;
-  return kept;
-}
-
-// Bytes for the sides that may stand beside the values of a span.
-std::size_t sides_room(const Span& span, const BlockSpec& spec) noexcept {
-  if (spec.kept != Kept::kValues || spec.bits == 0 || !spec.sides.any()) return 0;
-  const CodecSpec beside{.sides = sides_beside_values(spec.sides, span.type)};
-  return beside.sides.any() ? align_up(payload_bound(beside, span.type, span.elements)) : 0;
-}
-
 std::size_t span_room(const Span& span, const BlockPlan& plan, Effort effort,
                       const Executor& executor) noexcept {
   const BlockSpec& spec = plan.spec;
-  if (spec.kept == Kept::kValues && spec.bits == 0 && !plan.tiles) return exact_room(span);
+  if (plan.kind() > FormKind::kLossy && !plan.tiles) return exact_room(span);
   const bool tiled = is_tiled(plan.tiles, span.type, spec.bits, span.elements);
   const std::size_t elements = tiled ? kTiledElements : span.elements;
   std::size_t codes = payload_bound(plan.codec(), span.type, elements);
-  if (spec.near_zero && spec.bits != 0) {
+  if (spec.near_zero) {
     codes += tiled ? kTiledElements * (element_size(span.type) + 1) + 4 * kAlign
                    : near_zero_room(span, effort == Effort::kThorough, executor);
   }
-  return align_up(codes) + sides_room(span, spec);
+  if (plan.keeps_beside)
+    codes = align_up(codes) + payload_bound({.sides = plan.beside}, span.type, span.elements);
+  return align_up(codes);
 }
 
 // True if a payload of `room` bytes is worth having for a block of so many.
 bool is_worth_it(std::size_t room, std::size_t bytes, bool copy_raw) noexcept {
   return copy_raw || room <= bytes - bytes / 16;
-}
-
-// The span whose lines are judged, if there is one.
-bool has_lines_to_plan(const BlockSource& source, const BlockPlan& plan) noexcept {
-  return plan.spec.bits != 0 && plan.spec.lines.look != Look::kNone && source.range_count == 1 &&
-         !is_tiled(plan.tiles, plan.spec.type, plan.spec.bits,
-                   source.span(0, plan.spec.type).elements);
 }
 
 // The steps that groups with these ranges have, as far as they are not exact for that.
@@ -142,14 +115,12 @@ bool allow_escapes(const BlockSource& source, BlockPlan& plan, std::size_t* byte
 // Chooses width, exact lines and exact groups from all values.
 void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor& executor) {
   const std::uint8_t asked = plan.spec.bits;
-  const bool with_lines = has_lines_to_plan(source, plan);
+  const bool with_lines = plan.spec.lines.look != Look::kNone;
   const Span span = with_lines ? source.span(0, plan.spec.type) : Span{};
   std::vector<GroupRange> ranges;
   if (with_lines && may_be_flat(span.elements, span.type, plan.spec.lines))
     ranges = group_ranges(span.data, span.elements, span.type, executor);
-  std::size_t elements = 0;
-  for (std::size_t i = 0; i < source.range_count; ++i)
-    elements += source.span(i, plan.spec.type).elements;
+  const std::size_t elements = source.elements(plan.spec.type);
   BlockPlan best = plan;
   best.spec.bits = 0;
   std::size_t least = std::numeric_limits<std::size_t>::max();
@@ -179,9 +150,9 @@ void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor&
 
 // Looks for the facts about the values that the spec requires.
 void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Executor& executor) {
-  if (plan.spec.bits == 0 || !is_floating(plan.spec.type)) return;
+  if (plan.kind() != FormKind::kLossy) return;
   bool needs_all = effort == Effort::kThorough;
-  if (has_lines_to_plan(source, plan)) {
+  if (plan.spec.lines.look != Look::kNone) {
     const Span span = source.span(0, plan.spec.type);
     const Lines lines = plan.spec.lines;
     // Some of many short rows are flat by chance.
@@ -205,22 +176,23 @@ void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Execu
 
 BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw, Effort effort,
                      const Executor& executor) noexcept {
-  BlockPlan plan;
-  plan.spec = as_kept(spec);
-  if (plan.spec.kept == Kept::kNothing) {
+  const std::size_t elements = source.elements(spec.type);
+  BlockPlan plan{plan_form(spec, {}, elements, source.range_count)};
+  if (plan.kind() == FormKind::kNothing) {
     plan.room = is_worth_it(kHeaderBytes, source.bytes, copy_raw) ? kHeaderBytes : 0;
     plan.in_place = plan.room != 0 && plan.room <= source.bytes;
     return plan;
   }
   plan.tiles = copy_raw && plan.spec.kept == Kept::kValues;
+  if (is_tiled(plan.tiles, spec.type, plan.spec.bits, elements)) plan.spec.lines = {};
   if (!source.is_sound(spec.type) || source.range_count > kMostSpans) return plan;
   try {
     look(source, plan, effort, executor);
   } catch (...) {
     plan.spec.bits = 0;
   }
-  if (plan.spec.bits == 0) {
-    plan.spec = as_kept(plan.spec);
+  if (plan.kind() == FormKind::kFloats) {
+    static_cast<FormPlan&>(plan) = plan_form(lossless(spec.type), {}, elements, source.range_count);
     plan.lines = {};
     plan.patch_bytes = 0;
     plan.checks_lines = plan.guesses = false;

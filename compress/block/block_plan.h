@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "compress/block/block_source.h"
-#include "compress/block/block_spec.h"
+#include "compress/block/form_plan.h"
 
 namespace pleat::compress::block {
 
@@ -17,10 +17,10 @@ enum class Effort : std::uint8_t { kQuick, kThorough };
 // The groups that a thorough look lets be kept exact because of too wide a step, of each 64.
 inline constexpr unsigned kMostEscape64ths = 16;
 
-struct BlockPlan {
-  BlockSpec spec;                 // as kept: with as many bits as the values need
+// `spec` has as many bits as the values need.
+struct BlockPlan : FormPlan {
   std::uint8_t escape_64ths = 1;  // CodecSpec
-  LinePlan lines;                 // of an only span
+  LinePlan lines{};               // of an only span
   std::size_t patch_bytes = 0;    // that the patch of these lines takes
   std::size_t room = 0;           // bytes that encode_block() needs; 0: keep the block as it is
   bool in_place = false;          // encode_block_in_place() may be tried
@@ -42,8 +42,7 @@ struct BlockPlan {
 //   copy_raw  (for debugging) a block without a shorter form is stored as it is; lossy spans of
 //             fewer than 1024 elements are repeated until they fill a few groups, and cut back when
 //             decoded, so that small tensors are really quantised
-// Plans a lossless payload if there is no memory for looking, and where the type or the bounds do
-// not allow the sides that `spec` asks for. Never throws.
+// Plans a lossless payload if there is no memory for looking. Never throws.
 [[nodiscard]] BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw,
                                    Effort effort = Effort::kQuick,
                                    const Executor& executor = serial_executor()) noexcept;

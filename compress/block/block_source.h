@@ -33,6 +33,12 @@ struct BlockSource {
     }
     return true;
   }
+  // Of all ranges.
+  [[nodiscard]] std::size_t elements(ElementType type) const noexcept {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < range_count; ++i) bytes += ranges[i].end - ranges[i].begin;
+    return bytes / element_size(type);
+  }
   [[nodiscard]] Span span(std::size_t i, ElementType type) const noexcept {
     return {static_cast<const std::byte*>(data) + ranges[i].begin,
             (ranges[i].end - ranges[i].begin) / element_size(type), type};

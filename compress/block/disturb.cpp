@@ -49,7 +49,7 @@ class Disturber {
         amplitude_(how.amplitude),
         minus_one_(T::from_float(-1.0f)),
         request_({nullptr, 0, spec.type}, spec.codec(), 0) {
-    const Sides sides = spec.sides.any() ? sides_beside_values(spec.sides, type_) : Sides{};
+    const Sides sides = sides_beside_values(spec.sides, type_);
     has_sides_ = sides.any();
     if (has_sides_)
       moves_ = side_moves<T>(side_values<T>(sides).words, sides.kind == Sides::Kind::kThree);

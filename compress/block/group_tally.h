@@ -32,7 +32,7 @@ struct SideCheck {
 
   template <class T>
   static SideCheck of(const BlockSpec& spec) noexcept {
-    const Sides sides = spec.sides.any() ? sides_beside_values(spec.sides, spec.type) : Sides{};
+    const Sides sides = sides_beside_values(spec.sides, spec.type);
     if (!sides.any()) return {};
     const SideTest test = side_values<T>(sides).test;
     return {true, test, {test.first, test.last}};

@@ -54,8 +54,7 @@ std::size_t bytes_of_span(const Request& request, const SpanTally& tally) noexce
 
 // Bytes of the sides that may have to stand beside the values of a span.
 std::size_t bytes_of_sides(std::size_t elements, const BlockSpec& spec) noexcept {
-  const Sides sides =
-      spec.sides.any() ? sides_beside_values(spec.sides, spec.type) : compress::Sides{};
+  const Sides sides = sides_beside_values(spec.sides, spec.type);
   return sides.any() ? payload_bound({.sides = sides}, spec.type, elements) : 0;
 }
 

@@ -79,10 +79,6 @@ Job job_of(const NearZeroTask& task, bool restores) noexcept {
 
 }  // namespace
 
-bool has_lines_to_keep(std::size_t elements, ElementType type, Lines lines) noexcept {
-  return has_zero_rows(elements, type, lines) || has_judged_columns(elements, type, lines);
-}
-
 std::size_t line_section_bytes(Lines lines, std::size_t elements, ElementType type,
                                std::uint32_t most) noexcept {
   return LineShape(elements, lines.length, most, lines.look,

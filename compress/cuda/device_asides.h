@@ -51,8 +51,6 @@ struct LineTask {
   void* scratch = nullptr;
 };
 
-// False if no line of such a span could have to be kept: then there is no use in a task.
-[[nodiscard]] bool has_lines_to_keep(std::size_t elements, ElementType type, Lines lines) noexcept;
 // A multiple of 64, of any task: a header, marks of lines, and `most` lines.
 [[nodiscard]] std::size_t line_section_bytes(Lines lines, std::size_t elements, ElementType type,
                                              std::uint32_t most) noexcept;

@@ -53,6 +53,11 @@ struct Lines {
   return has_lines(elements, type, lines) && lines.look == Look::kColumns &&
          elements / lines.length >= kShortestLine;
 }
+// False if no line of the tensor could have to come back exact.
+[[nodiscard]] constexpr bool has_lines_to_keep(std::size_t elements, ElementType type,
+                                               Lines lines) noexcept {
+  return has_zero_rows(elements, type, lines) || has_judged_columns(elements, type, lines);
+}
 
 // Whether a line of `range` is flat beside a step.
 PLEAT_HD inline bool is_flat_row(float range, float step) { return range < kFlatBelowSteps * step; }

@@ -34,6 +34,7 @@ bool is_sound(const Header& header) noexcept {
 }  // namespace
 
 Sides sides_beside_values(const Sides& sides, ElementType type) noexcept {
+  if (!sides.any()) return {};
   const SideTest test = values_of(sides, type).test;
   const bool empty = test.first > test.last;  // all values are outside
   if (empty || (!is_low_bound(test.first) && !is_high_bound(test.last))) return {};

@@ -200,7 +200,7 @@ TEST(CudaLines, TheLinesThatTheHostKeepsComeBackExactAndNoOthers) {
               reference_payload(type, bits, matrix.elements(), source.data(), transform);
           if (payload.empty()) continue;  // too many groups that cannot be coded
           const std::string kinds = expected_lines(matrix, source, group_steps(payload.data()));
-          if (!cuda::has_lines_to_keep(matrix.elements(), type, matrix.lines())) {
+          if (!has_lines_to_keep(matrix.elements(), type, matrix.lines())) {
             EXPECT_EQ(kinds.find('f'), std::string::npos);
             continue;
           }

@@ -44,7 +44,7 @@ DeviceNoise::DeviceNoise(const allocator::DisturbanceWords& words) noexcept {
   mix_.amplitude = how.amplitude;
   mix_.widest_step = compress::block::widest_step(spec.steps);
   mix_.near_zero = spec.near_zero;
-  if (spec.sides.any()) mix_.beside = sides_beside_values(spec.sides, spec.type);
+  mix_.beside = sides_beside_values(spec.sides, spec.type);
 }
 
 bool DeviceNoise::any() const noexcept {
@@ -78,8 +78,7 @@ std::size_t DeviceNoise::piece() const noexcept {
 
 // Zeros stay zero without that.
 bool DeviceNoise::has_lines(std::size_t elements) const noexcept {
-  return spec_.lines.look > Look::kZeroRows &&
-         compress::cuda::has_lines_to_keep(elements, spec_.type, spec_.lines);
+  return spec_.lines.look > Look::kZeroRows && has_lines_to_keep(elements, spec_.type, spec_.lines);
 }
 
 LineTask DeviceNoise::lines(std::size_t elements) const noexcept {

@@ -1,31 +1,24 @@
-// How a block is to be coded on a device, without a look at its values: by what is asked, and by
-// what earlier payloads of its key have taught. Torch-free.
+// The form of a block's payload (compress/block/form_plan.h) in the memory of a device. Torch-free.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 
 #include "allocator/store/byte_ranges.h"
-#include "compress/block/block_spec.h"
+#include "compress/block/form_plan.h"
 #include "torch_bridge/cuda/device_form.h"
-#include "torch_bridge/cuda/key_lessons.h"
 
 namespace pleat::bridge::cuda {
 
-struct DevicePlan {
-  compress::block::BlockSpec spec;  // what is asked, at the width that is used
+struct DevicePlan : compress::block::FormPlan {
   DeviceForm form;
-  compress::Sides beside{};  // closed: as they stand beside values, or would have to
-  bool gated = false;        // the source stays until the verdict
-  bool judged = false;       // the device is to say more than that it is done
-  bool any_byte = false;     // as DeviceTask has it
   std::size_t payload_bytes = 0, scratch_bytes = 0;
 };
 
 // Empty where the device has no form for the block.
 //   ranges  `count` of them: the block's spans
 [[nodiscard]] std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& spec,
-                                                       const KeyLesson& lesson,
+                                                       const compress::block::KeyLesson& lesson,
                                                        const allocator::ByteRange* ranges,
                                                        std::size_t count) noexcept;
 
