@@ -116,6 +116,7 @@ Status decode_constant(const Header& header, void* target, std::size_t target_by
 std::size_t payload_bound(const CodecSpec& spec, ElementType type, std::size_t elements) noexcept {
   const Request request({nullptr, elements, type}, spec, 0);
   if (request.sides_only) return SidePlan(request).header.payload_bytes;
+  if (spec.any_byte && type == ElementType::kBool) return kHeaderBytes + packed_bytes(elements, 1);
   if (spec.force_raw || request.bits == 0) return request.raw_bytes();
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return request.raw_bytes();
@@ -139,7 +140,7 @@ EncodeResult encode(const Span& source, const CodecSpec& spec, std::uint64_t non
     result = encode_sides(request, executor, room.bytes, room.capacity);
   } else if (spec.force_raw || source.elements == 0) {
     result = encode_raw(request, executor, room);
-  } else if (lossless && is_constant(source)) {
+  } else if (lossless && !spec.any_byte && is_constant(source)) {
     result = encode_constant(request, room.bytes);
   } else if (is_floating(source.type)) {
     result = encode_floats(request, executor, room, &seen);

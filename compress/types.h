@@ -65,6 +65,8 @@ inline constexpr std::size_t kGroupElements = 256;
 //   escape_64ths  how many 64ths of the groups a lossy request may escape, 1 to 64.
 //   compact       blocks of groups that need fewer bytes get fewer, and a span of one value is a
 //                 header. Without it payload_bound() is the size of many payloads.
+//   any_byte      of booleans, every byte other than 0 is true. The payload has a bit for each
+//                 element then, whatever they are.
 //   near_zero     for logarithms of probabilities: elements above -1 come back exact, bit for bit,
 //                 and do not count for the range of their group (near_zero.h). Lossy requests only.
 //   sides  if there are any: only the sides of the elements are kept, in one or two bits each.
@@ -108,6 +110,7 @@ struct CodecSpec {
   std::uint8_t escape_64ths = 1;
   bool near_zero = false;
   bool compact = true;
+  bool any_byte = false;
   Sides sides{};
 };
 

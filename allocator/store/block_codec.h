@@ -67,6 +67,9 @@ struct EncodeRequest {
   // plan() examines all relevant values, not samples. Set for encoding in place and after
   // kPlanAgain.
   bool thorough = false;
+  // plan() goes by `choice` alone, and `source` can be null. EncodePlan::room is then the size of
+  // the payload for any values, or 0 if there is no such form. encode() returns kOk for any values.
+  bool closed = false;
 };
 
 struct EncodePlan {

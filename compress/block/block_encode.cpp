@@ -88,22 +88,21 @@ BlockEncodeResult encode_nothing(std::size_t bytes, std::uint64_t nonce, void* p
   return result;
 }
 
-// Puts the sides of a span's values behind its codes, if decoding these may bring a value back on
-// another side.
+// Puts the sides of a span's values behind its codes, if the plan is closed or decoding the codes
+// may bring a value back on another side.
 //   codes     where they begin
 //   *used     bytes of the payload so far; grows
-//   *written  true if there was need
-Status append_sides(const Span& span, const Sides& sides, std::uint64_t nonce, std::byte* payload,
-                    std::size_t codes, std::size_t capacity, const Executor& executor,
-                    std::size_t* used, bool* written) noexcept {
-  if (!may_leave_side(payload + codes, *used - codes, sides)) return Status::kOk;
+Status append_sides(const Span& span, const BlockPlan& plan, std::uint64_t nonce,
+                    std::byte* payload, std::size_t codes, std::size_t capacity,
+                    const Executor& executor, std::size_t* used) noexcept {
+  if (!plan.closed && !may_leave_side(payload + codes, *used - codes, plan.beside))
+    return Status::kOk;
   const std::size_t begin = align_up(*used);
   if (begin > capacity) return Status::kNoRoom;
   pad(payload, *used, begin);
-  const EncodeResult coded =
-      encode(span, {.sides = sides}, nonce, payload + begin, capacity - begin, executor, nullptr);
+  const EncodeResult coded = encode(span, {.sides = plan.beside}, nonce, payload + begin,
+                                    capacity - begin, executor, nullptr);
   *used = begin + coded.payload_bytes;
-  *written = true;
   return coded.status;
 }
 
@@ -153,11 +152,11 @@ BlockEncodeResult encode_block(const BlockSource& source, const BlockPlan& plan,
     const std::size_t codes = used;
     used += coded.payload_bytes;
     if (plan.keeps_beside) {
-      bool written = false;
-      const Status status = append_sides(span, plan.beside, nonce + i, out, codes, capacity,
-                                         executor, &used, &written);
+      const std::size_t end = used;
+      const Status status =
+          append_sides(span, plan, nonce + i, out, codes, capacity, executor, &used);
       if (status != Status::kOk) return refused(status);
-      if (written) result.form.side_part = 1;
+      if (used != end) result.form.side_part = 1;
     }
     if (!single) {
       const TableEntry entry{range.begin, range.end, begin, used - begin};

@@ -65,7 +65,7 @@ constexpr std::uint32_t kOftenFlat = 32;  // elements of a row
 std::size_t span_room(const Span& span, const BlockPlan& plan, Effort effort,
                       const Executor& executor) noexcept {
   const BlockSpec& spec = plan.spec;
-  if (plan.kind() > FormKind::kLossy && !plan.tiles) return exact_room(span);
+  if (plan.kind() > FormKind::kLossy && !plan.tiles && !plan.closed) return exact_room(span);
   const bool tiled = is_tiled(plan.tiles, span.type, spec.bits, span.elements);
   const std::size_t elements = tiled ? kTiledElements : span.elements;
   std::size_t codes = payload_bound(plan.codec(), span.type, elements);
@@ -75,12 +75,7 @@ std::size_t span_room(const Span& span, const BlockPlan& plan, Effort effort,
   }
   if (plan.keeps_beside)
     codes = align_up(codes) + payload_bound({.sides = plan.beside}, span.type, span.elements);
-  return align_up(codes);
-}
-
-// True if a payload of `room` bytes is worth having for a block of so many.
-bool is_worth_it(std::size_t room, std::size_t bytes, bool copy_raw) noexcept {
-  return copy_raw || room <= bytes - bytes / 16;
+  return plan.closed ? codes : align_up(codes);
 }
 
 // The steps that groups with these ranges have, as far as they are not exact for that.
@@ -150,7 +145,7 @@ void plan_thoroughly(const BlockSource& source, BlockPlan& plan, const Executor&
 
 // Looks for the facts about the values that the spec requires.
 void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Executor& executor) {
-  if (plan.kind() != FormKind::kLossy) return;
+  if (plan.kind() != FormKind::kLossy || plan.closed) return;
   bool needs_all = effort == Effort::kThorough;
   if (plan.spec.lines.look != Look::kNone) {
     const Span span = source.span(0, plan.spec.type);
@@ -177,13 +172,15 @@ void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Execu
 BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw, Effort effort,
                      const Executor& executor) noexcept {
   const std::size_t elements = source.elements(spec.type);
-  BlockPlan plan{plan_form(spec, {}, elements, source.range_count)};
+  BlockPlan plan{effort == Effort::kNone ? plan_closed_form(spec, elements, source.range_count)
+                                         : plan_form(spec, {}, elements, source.range_count)};
+  const bool any_size = copy_raw || plan.closed;
   if (plan.kind() == FormKind::kNothing) {
-    plan.room = is_worth_it(kHeaderBytes, source.bytes, copy_raw) ? kHeaderBytes : 0;
+    plan.room = any_size || is_worth_having(kHeaderBytes, source.bytes) ? kHeaderBytes : 0;
     plan.in_place = plan.room != 0 && plan.room <= source.bytes;
     return plan;
   }
-  plan.tiles = copy_raw && plan.spec.kept == Kept::kValues;
+  plan.tiles = copy_raw && !plan.closed && plan.spec.kept == Kept::kValues;
   if (is_tiled(plan.tiles, spec.type, plan.spec.bits, elements)) plan.spec.lines = {};
   if (!source.is_sound(spec.type) || source.range_count > kMostSpans) return plan;
   try {
@@ -191,7 +188,7 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
   } catch (...) {
     plan.spec.bits = 0;
   }
-  if (plan.kind() == FormKind::kFloats) {
+  if (plan.kind() == FormKind::kFloats && !plan.closed) {
     static_cast<FormPlan&>(plan) = plan_form(lossless(spec.type), {}, elements, source.range_count);
     plan.lines = {};
     plan.patch_bytes = 0;
@@ -203,13 +200,13 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
     const Span span = source.span(i, spec.type);
     const std::size_t more = span_room(span, plan, effort, executor);
     if (more == 0) return plan;
-    room += more;
+    room = align_up(room) + more;
   }
-  if (!is_worth_it(room, source.bytes, copy_raw)) return plan;
+  if (!any_size && !is_worth_having(room, source.bytes)) return plan;
   plan.room = room;
   // In place, a table in front would overwrite bytes not yet read, and flat lines that are found
   // afterwards could not be undone. Groups that are kept exact wait in memory of their own.
-  plan.in_place = single && plan.lines.exact.empty() && !plan.checks_lines &&
+  plan.in_place = single && !plan.closed && plan.lines.exact.empty() && !plan.checks_lines &&
                   !plan.spec.near_zero && plan.escape_64ths == 1;
   return plan;
 }

@@ -9,15 +9,17 @@
 
 namespace pleat::compress::block {
 
-// A quick look takes the usual for granted: no flat lines but zeros, few groups with too wide a
-// step, as many values near zero as samples tell. Encoding says if that does not hold. A thorough
-// look reads all values for what the spec asks, twice or more, and is right.
-enum class Effort : std::uint8_t { kQuick, kThorough };
+// Without a look the plan is closed: plan_closed_form(). A quick look takes the usual for granted:
+// no flat lines but zeros, few groups with too wide a step, as many values near zero as samples
+// tell. Encoding says if that does not hold. A thorough look reads all values for what the spec
+// asks, twice or more, and is right.
+enum class Effort : std::uint8_t { kNone, kQuick, kThorough };
 
 // The groups that a thorough look lets be kept exact because of too wide a step, of each 64.
 inline constexpr unsigned kMostEscape64ths = 16;
 
-// `spec` has as many bits as the values need.
+// `spec` has as many bits as the values need. The room of a closed plan is the size of the payload,
+// even if that is more than the block has.
 struct BlockPlan : FormPlan {
   std::uint8_t escape_64ths = 1;  // CodecSpec
   LinePlan lines{};               // of an only span
@@ -31,6 +33,9 @@ struct BlockPlan : FormPlan {
   [[nodiscard]] CodecSpec codec() const noexcept {
     CodecSpec codec = spec.codec();
     codec.escape_64ths = escape_64ths;
+    codec.compact = !closed;
+    codec.any_byte = any_byte;
+    codec.force_raw = closed && kind() > FormKind::kLossy && !any_byte;
     return codec;
   }
 };

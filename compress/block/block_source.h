@@ -13,7 +13,7 @@ struct ByteRange {
 };
 
 struct BlockSource {
-  const void* data = nullptr;         // aligned to its elements
+  const void* data = nullptr;         // aligned to its elements; null: only its size is known
   std::size_t bytes = 0;              // of the block
   const ByteRange* ranges = nullptr;  // disjoint, ascending; bytes outside are restored as zeros
   std::size_t range_count = 0;
@@ -40,7 +40,7 @@ struct BlockSource {
     return bytes / element_size(type);
   }
   [[nodiscard]] Span span(std::size_t i, ElementType type) const noexcept {
-    return {static_cast<const std::byte*>(data) + ranges[i].begin,
+    return {data == nullptr ? nullptr : static_cast<const std::byte*>(data) + ranges[i].begin,
             (ranges[i].end - ranges[i].begin) / element_size(type), type};
   }
 };

@@ -280,14 +280,12 @@ void disturb_spans(void* block, const BlockSource& where, const BlockSpec& spec,
 
 bool disturb_block(void* block, const BlockSource& where, const BlockSpec& spec,
                    const Disturbance& how, const Executor& executor) noexcept {
-  if (!is_floating(spec.type) || spec.kept != Kept::kValues || how.bits == 0 ||
-      how.amplitude == 0 || (spec.sides.any() && !sides_hold(spec.sides, spec.type)))
-    return true;
-  if (spec.transform != Transform::kNone || block != where.data || !where.is_sound(spec.type))
-    return false;
   BlockSpec at_width = spec;
   at_width.bits = how.bits;
   at_width.floor = 0;
+  if (how.amplitude == 0 || plan_form(at_width, {}, 0, 0).kind() != FormKind::kLossy) return true;
+  if (spec.transform != Transform::kNone || block != where.data || !where.is_sound(spec.type))
+    return false;
   if (spec.lines.look == Look::kNone || where.range_count != 1) {
     disturb_spans(block, where, at_width, how, executor);
     return true;

@@ -58,4 +58,21 @@ FormPlan plan_form(const BlockSpec& asked, const KeyLesson& lesson, std::size_t 
   return plan;
 }
 
+FormPlan plan_closed_form(const BlockSpec& asked, std::size_t elements,
+                          std::size_t spans) noexcept {
+  FormPlan plan = plan_form(asked, {}, elements, spans);
+  BlockSpec& spec = plan.spec;
+  if (spec.near_zero || spec.steps == Steps::kExponent || spec.lines.look > Look::kZeroRows)
+    plan = plan_form(lossless(spec.type), {}, elements, spans);
+  if (plan.kind() == FormKind::kLossy) {
+    spec.bits = std::max<std::uint8_t>(spec.bits, spec.steps == Steps::kCurved ? 8 : 3);
+    spec.steps = Steps::kAny;
+    spec.lines = {};
+  }
+  plan.any_byte = plan.kind() == FormKind::kBooleans;
+  plan.judged = plan.gated = false;
+  plan.closed = true;
+  return plan;
+}
+
 }  // namespace pleat::compress::block

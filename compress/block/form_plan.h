@@ -11,6 +11,11 @@
 
 namespace pleat::compress::block {
 
+// Whether a payload of `room` bytes is worth having for a block of so many.
+[[nodiscard]] constexpr bool is_worth_having(std::size_t room, std::size_t bytes) noexcept {
+  return room <= bytes - bytes / 16;
+}
+
 // The parts that a payload is made of.
 enum class FormKind : std::uint8_t {
   kNothing,  // only the size is kept
@@ -30,6 +35,7 @@ struct FormPlan {
   // Without a look at the values before: the writer is to report whether they have what the
   // specification asks for; and they may not have it, so the source stays until the report.
   bool judged = false, gated = false;
+  bool closed = false;  // plan_closed_form()
 
   [[nodiscard]] FormKind kind() const noexcept;
 };
@@ -39,5 +45,12 @@ struct FormPlan {
 //   elements  of all spans
 [[nodiscard]] FormPlan plan_form(const BlockSpec& spec, const KeyLesson& lesson,
                                  std::size_t elements, std::size_t spans) noexcept;
+
+// A form whose payload has a size that no value changes, and that can hold any values. Values that
+// the specification wants exact because of other values are all exact (near_zero, kExponent, lines
+// that may be flat). Lossy values have 3 bits or more, where NaN and Inf have codes. With kCurved
+// they have 8, and wider steps are coded too. Rows of zeros are coded as the rest.
+[[nodiscard]] FormPlan plan_closed_form(const BlockSpec& spec, std::size_t elements,
+                                        std::size_t spans) noexcept;
 
 }  // namespace pleat::compress::block

@@ -255,7 +255,7 @@ bool is_worth_it(const BlockForm& form, const std::vector<Part>& parts, std::siz
                      near_zero_section(layout, part.tallies[w])) +
             align_up(bytes_of_sides(part.elements, spec));
   }
-  return room <= block_bytes - block_bytes / 16;
+  return is_worth_having(room, block_bytes);
 }
 
 bool is_possible(const BlockForm& form, const std::vector<Part>& parts, std::size_t w,

@@ -1,6 +1,7 @@
 #include "compress/booleans/booleans.h"
 
 #include <atomic>
+#include <cstring>
 
 #include "compress/kernels.h"
 
@@ -20,6 +21,13 @@ bool all_blocks(const Span& span, const Executor& executor, const Good& good) no
   return all.load();
 }
 
+// A byte other than 0 is true.
+void pack_any_bytes(const std::uint8_t* source, std::size_t elements, std::uint8_t* bits) noexcept {
+  std::memset(bits, 0, packed_bytes(elements, 1));
+  for (std::size_t e = 0; e < elements; ++e)
+    bits[e / 8] |= static_cast<std::uint8_t>((source[e] != 0) << e % 8);
+}
+
 }  // namespace
 
 bool are_booleans(const Span& span, const Executor& executor) noexcept {
@@ -36,7 +44,9 @@ bool encode_booleans(const Request& request, const Executor& executor, std::uint
   std::uint8_t* const bits = payload + kHeaderBytes;
   if (!all_blocks(request.span, executor,
                   [&](const std::uint8_t* source, std::size_t first, std::size_t count) {
-                    return kernels().pack_booleans(source, count, bits + first / 8);
+                    if (kernels().pack_booleans(source, count, bits + first / 8)) return true;
+                    if (request.spec.any_byte) pack_any_bytes(source, count, bits + first / 8);
+                    return request.spec.any_byte;
                   }))
     return false;
   *result = finish_header(request.header(PayloadKind::kBoolean), bytes, payload);

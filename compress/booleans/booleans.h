@@ -8,8 +8,8 @@ namespace pleat::compress {
 // True if every byte of the span is 0 or 1.
 [[nodiscard]] bool are_booleans(const Span& span, const Executor& executor) noexcept;
 
-// Encodes into `payload`. False if some byte is neither 0 nor 1; the payload's contents are then
-// undefined.
+// Encodes into `payload`. False if some byte is neither 0 nor 1 and the request does not take any;
+// the payload's contents are then undefined.
 [[nodiscard]] bool encode_booleans(const Request& request, const Executor& executor,
                                    std::uint8_t* payload, std::size_t capacity,
                                    EncodeResult* result) noexcept;

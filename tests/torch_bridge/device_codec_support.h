@@ -245,13 +245,14 @@ class DeviceBlockCodecTest : public ::testing::Test {
   }
 
   Coded encode(const BlockSpec& spec, const Bytes& source, std::uint64_t key = 1,
-               std::vector<ByteRange> ranges = {}, StreamId stream = kStream) {
+               std::vector<ByteRange> ranges = {}, StreamId stream = kStream, bool closed = false) {
     Coded coded;
     coded.ranges = ranges.empty() ? std::vector<ByteRange>{{0, source.size()}} : std::move(ranges);
     coded.source_bytes = source.size();
     coded.nonce = nonce_.fetch_add(1000);
     EncodeRequest request;
-    request.source = const_cast<unsigned char*>(source.data());
+    if (!closed) request.source = const_cast<unsigned char*>(source.data());
+    request.closed = closed;
     request.source_bytes = source.size();
     request.ranges = coded.ranges.data();
     request.range_count = coded.ranges.size();
@@ -263,6 +264,7 @@ class DeviceBlockCodecTest : public ::testing::Test {
     EXPECT_FALSE(plan.in_place);
     EXPECT_FALSE(plan.recomputed);
     coded.room = plan.room;
+    request.source = const_cast<unsigned char*>(source.data());
     if (plan.room == 0) return coded;
     coded.payload = std::make_shared<Bytes>(plan.room);
     const auto scratch = std::make_shared<Bytes>(plan.scratch);

@@ -52,7 +52,7 @@ TEST_F(DeviceExactFloats, AreFramedFromTheFirstPayloadOnAsTheHostFramesThem) {
       const Bytes source = rectified(type, elements);
       const Coded coded = settled({.type = type}, source, ++key);
       ASSERT_EQ(coded.result.status, CodecStatus::kOk);
-      EXPECT_EQ(coded.form().kind, DeviceKind::kFrames);
+      EXPECT_TRUE(coded.form().is_framed());
       const Bytes expected = on_host({.type = type}, source.data(), elements, coded.nonce);
       const std::size_t at = place_of(coded).codes;
       ASSERT_EQ(coded.result.payload_bytes, at + expected.size());
@@ -112,7 +112,7 @@ TEST_F(DeviceExactFloats, APayloadThatNeedsMoreRoomIsRefusedOnceAndThenHasIt) {
   EXPECT_EQ(codec_.counts().holds[DeviceHold::kRefused].bytes, many.size());
   const Coded again = settled(spec, many, kDense);
   ASSERT_EQ(again.result.status, CodecStatus::kOk) << "at once: there is no pause";
-  EXPECT_EQ(again.form().kind, DeviceKind::kFrames);
+  EXPECT_TRUE(again.form().is_framed());
   EXPECT_SAME_BITS(restored(again), many);
   EXPECT_EQ(surprises(), 0u) << "the source was there";
 }
@@ -151,12 +151,12 @@ TEST_F(DeviceExactFloats, MasksAreFoundWithinNinePayloadsAndStayInGroups) {
         if (coded.result.status == CodecStatus::kOk) {
           EXPECT_SAME_BITS(restored(coded), source);
         }
-      } while (coded.form().kind != DeviceKind::kFloats && payloads < 10);
+      } while (coded.form().is_framed() && payloads < 10);
       ASSERT_EQ(coded.result.status, CodecStatus::kOk);
       EXPECT_EQ(coded.result.payload_bytes, groups_size(type, 4100));
       found.insert(payloads);
       for (int i = 0; i < 30; ++i) {
-        EXPECT_EQ(settled({.type = type}, source, key).form().kind, DeviceKind::kFloats);
+        EXPECT_FALSE(settled({.type = type}, source, key).form().is_framed());
       }
     }
     EXPECT_EQ(found, (std::set<unsigned>{2, 3, 4, 5, 6, 7, 8, 9}))
@@ -180,14 +180,14 @@ TEST_F(DeviceExactFloats, AKeyThatWasOfMasksGoesBackToFramesAndLooksForMasksAgai
   const BlockSpec spec{.type = ElementType::kFloat32};
   const Bytes two = mask(ElementType::kFloat32, 4100);
   const Bytes other = rectified(ElementType::kFloat32, 4100);
-  while (settled(spec, two).form().kind != DeviceKind::kFloats) {
+  while (settled(spec, two).form().is_framed()) {
   }
   EXPECT_EQ(settled(spec, other).result.status, CodecStatus::kKeepRaw);
   const Coded coded = settled(spec, other);
   ASSERT_EQ(coded.result.status, CodecStatus::kOk);
-  EXPECT_EQ(coded.form().kind, DeviceKind::kFrames);
+  EXPECT_TRUE(coded.form().is_framed());
   unsigned payloads = 1;
-  while (settled(spec, two).form().kind != DeviceKind::kFloats && payloads < 100) ++payloads;
+  while (settled(spec, two).form().is_framed() && payloads < 100) ++payloads;
   EXPECT_EQ(payloads, KeyLesson::kFramesAgain);
 }
 
@@ -205,7 +205,7 @@ TEST_F(DeviceExactFloats, SeveralSpansEachHaveTheirShare) {
     for (int i = 0; i < 2; ++i) {
       const Coded coded = settled({.type = type}, source, key, ranges);
       ASSERT_EQ(coded.result.status, CodecStatus::kOk) << i;
-      EXPECT_EQ(coded.form().kind, DeviceKind::kFrames);
+      EXPECT_TRUE(coded.form().is_framed());
       EXPECT_LT(coded.result.payload_bytes, before) << "the second has what the first took";
       before = coded.result.payload_bytes;
       const Bytes back = restored(coded);

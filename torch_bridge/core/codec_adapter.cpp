@@ -19,30 +19,21 @@ using compress::ElementType;
 using compress::Status;
 using namespace compress::block;
 
-// A request in the words of compress/block/, and the findings about its values. Without memory for
-// the request's ranges there is no plan.
+// A request in the words of compress/block/, and the findings about its values. Throws
+// std::bad_alloc.
 struct Details final : allocator::EncodePlan::Details {
-  Details(const EncodeRequest& request, bool copy_raw, const compress::Executor& executor) noexcept
-      : source{request.source, request.source_bytes, &one_, request.range_count} {
-    try {
-      if (request.range_count == 1) {
-        one_ = {request.ranges[0].begin, request.ranges[0].end};
-      } else {
-        many_ = block_ranges(request.ranges, request.range_count);
-        source.ranges = many_.data();
-      }
-      plan = plan_block(source, BlockSpec::unpack(request.choice.words), copy_raw,
-                        request.thorough ? Effort::kThorough : Effort::kQuick, executor);
-    } catch (...) {
-    }
-  }
+  Details(const EncodeRequest& request, bool copy_raw, const compress::Executor& executor)
+      : ranges(block_ranges(request.ranges, request.range_count)),
+        source{request.source, request.source_bytes, ranges.data(), ranges.size()},
+        plan(plan_block(source, BlockSpec::unpack(request.choice.words), copy_raw,
+                        request.closed     ? Effort::kNone
+                        : request.thorough ? Effort::kThorough
+                                           : Effort::kQuick,
+                        executor)) {}
 
+  std::vector<compress::block::ByteRange> ranges;
   BlockSource source;
   BlockPlan plan;
-
- private:
-  compress::block::ByteRange one_{};
-  std::vector<compress::block::ByteRange> many_;
 };
 
 const Details& details(const allocator::EncodePlan& plan) noexcept {
@@ -89,7 +80,7 @@ CodecStatus status_of(Status status) noexcept {
 
 allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept {
   allocator::EncodePlan plan;
-  if (request.function != 0 &&
+  if (request.function != 0 && !request.closed &&
       may_be_result(form_of(request.argument), request.argument.data, request.argument.bytes,
                     Recomputed::unpack(request.function), request.source, request.source_bytes)) {
     plan.recomputed = true;
@@ -111,8 +102,9 @@ allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept 
 std::size_t CodecAdapter::expected_bytes(const EncodeRequest& request,
                                          const allocator::EncodePlan& plan) noexcept {
   try {
-    if (const auto share =
-            request.range_count != 0 ? payload_share(request, executor_) : std::nullopt) {
+    if (const auto share = request.range_count != 0 && !request.closed
+                               ? payload_share(request, executor_)
+                               : std::nullopt) {
       double bytes = static_cast<double>(details(plan).plan.patch_bytes);
       for (std::size_t i = 0; i < request.range_count; ++i) {
         bytes += *share * static_cast<double>(request.ranges[i].end - request.ranges[i].begin);
@@ -128,11 +120,15 @@ allocator::EncodeResult CodecAdapter::encode(const EncodeRequest& request,
                                              const allocator::EncodePlan& plan, void* payload,
                                              std::size_t capacity) noexcept {
   const Details& d = details(plan);
-  return finish(
-      request, d.plan,
-      payload == request.source
-          ? encode_block_in_place(payload, request.source_bytes, d.plan, request.nonce, executor_)
-          : encode_block(d.source, d.plan, request.nonce, payload, capacity, executor_));
+  if (payload == request.source) {
+    return finish(request, d.plan,
+                  encode_block_in_place(payload, request.source_bytes, d.plan, request.nonce,
+                                        executor_));
+  }
+  BlockSource source = d.source;
+  source.data = request.source;  // a closed plan has none
+  return finish(request, d.plan,
+                encode_block(source, d.plan, request.nonce, payload, capacity, executor_));
 }
 
 CodecStatus CodecAdapter::decode(const DecodeRequest& request) noexcept {

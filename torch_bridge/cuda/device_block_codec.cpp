@@ -8,7 +8,6 @@
 
 #include "compress/cuda/device_codec.h"
 #include "compress/format.h"
-#include "torch_bridge/cuda/device_plan.h"
 #include "torch_bridge/cuda/device_self_test.h"
 #include "torch_bridge/cuda/device_tasks.h"
 
@@ -23,13 +22,9 @@ using allocator::cuda::DeviceContext;
 using allocator::cuda::DeviceWords;
 using compress::LaunchStatus;
 using compress::block::BlockSpec;
+using compress::block::is_worth_having;
 using compress::cuda::DeviceTask;
 using compress::cuda::Verdict;
-
-// Whether a payload of so many bytes is worth having.
-bool is_worth_having(std::size_t bytes, std::size_t source_bytes) noexcept {
-  return bytes <= source_bytes - source_bytes / 16;
-}
 
 template <class T>
 T* at_address(std::uint64_t address) noexcept {
@@ -40,11 +35,6 @@ std::byte* advance(const void* from, std::size_t bytes) noexcept {
 }
 
 }  // namespace
-
-struct DeviceBlockCodec::Details final : allocator::EncodePlan::Details {
-  explicit Details(const DevicePlan& the_plan) noexcept : plan(the_plan) {}
-  DevicePlan plan;
-};
 
 DeviceBlockCodec::DeviceBlockCodec(compress::KernelLauncher& launcher,
                                    const allocator::cuda::Driver& driver,
@@ -89,24 +79,28 @@ void DeviceBlockCodec::count_hold(DeviceHold why, std::size_t bytes) noexcept {
 }
 
 allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexcept {
-  take_late_verdicts();
-  if (lessons_.expects(request.key)) settle(request.key);
   const auto hold = [&](DeviceHold why) -> allocator::EncodePlan {
-    count_hold(why, request.source_bytes);
+    if (!request.closed) count_hold(why, request.source_bytes);
     return {};
   };
+  KeyLessons::Answer answer{.lesson = {}, .pauses = false};
+  if (!request.closed) {
+    take_late_verdicts();
+    if (lessons_.expects(request.key)) settle(request.key);
+    if (usable_) answer = lessons_.ask(request.key, request.choice);
+  }
   if (!usable_) return hold(DeviceHold::kNoDevice);
-  const KeyLessons::Answer answer = lessons_.ask(request.key, request.choice);
   if (answer.pauses) return hold(DeviceHold::kNotYet);
-  const BlockSpec spec = BlockSpec::unpack(request.choice.words);
-  const std::optional<DevicePlan> found =
-      plan_on_device(spec, answer.lesson, request.ranges, request.range_count);
-  if (!found.has_value() || !is_worth_having(found->payload_bytes, request.source_bytes)) {
+  const std::optional<DevicePlan> found = plan_on_device(BlockSpec::unpack(request.choice.words),
+                                                         request.closed ? nullptr : &answer.lesson,
+                                                         request.ranges, request.range_count);
+  if (!found.has_value() ||
+      (!request.closed && !is_worth_having(found->payload_bytes, request.source_bytes))) {
     return hold(DeviceHold::kNoForm);
   }
   allocator::EncodePlan plan;
   try {
-    plan.details = std::make_unique<Details>(*found);
+    plan.details = std::make_unique<DevicePlan>(*found);
   } catch (...) {
     return hold(DeviceHold::kNoForm);
   }
@@ -120,13 +114,13 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
 allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
                                                  const allocator::EncodePlan& plan, void* payload,
                                                  std::size_t /*capacity*/) noexcept {
-  const DevicePlan& d = static_cast<const Details&>(*plan.details).plan;
+  const DevicePlan& d = static_cast<const DevicePlan&>(*plan.details);
   const DeviceForm& form = d.form;
   const auto refused = [&](DeviceHold why) -> allocator::EncodeResult {
     count_hold(why, request.source_bytes);
     return {};
   };
-  const bool nothing = form.kind == DeviceKind::kNothing;
+  const bool nothing = form.kind == FormKind::kNothing;
   std::unique_ptr<ExpectedPayload> expected;
   DeviceTasks tasks;
   try {
@@ -178,8 +172,8 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
     DeviceTask& codes = tasks.codes.back();
     codes.nonce = request.nonce + i;
     codes.any_byte = d.any_byte;
-    if (form.kind == DeviceKind::kSides) codes.sides = d.spec.sides;
-    if (form.kind == DeviceKind::kFloats && form.bits != 0) {
+    if (form.kind == FormKind::kSides) codes.sides = d.spec.sides;
+    if (d.judged && form.kind == FormKind::kLossy) {
       codes.widest_step = compress::block::widest_step(d.spec.steps);
       codes.beside = d.beside;
     }
@@ -216,7 +210,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
     if (d.gated) {
       result.status = CodecStatus::kQueued;
       result.ticket = {++last_ticket_,
-                       form.kind == DeviceKind::kFloats && compress::has_wide_groups(form.bits)};
+                       form.kind == FormKind::kLossy && compress::has_wide_groups(form.bits)};
       asked_.emplace(result.ticket.value, std::move(expected));
     } else {
       unasked_.push_back(std::move(expected));
@@ -363,7 +357,8 @@ void DeviceBlockCodec::forget(allocator::EncodeTicket ticket) noexcept {
 
 void DeviceBlockCodec::count(const ExpectedPayload& e, std::size_t payload_bytes) noexcept {
   compress::SpanStatistics seen;
-  if (e.form.kind == DeviceKind::kFloats) {
+  if (compress::is_floating(e.form.type) && e.form.kind >= FormKind::kLossy &&
+      !e.form.is_framed()) {
     seen.groups = (e.elements + 255) / 256;
     if (e.form.bits == 0) seen.two_valued_groups = seen.groups;
   }

@@ -74,7 +74,6 @@ class DeviceBlockCodec final : public DeviceCodec {
   void unlock_after_fork() noexcept override;
 
  private:
-  struct Details;
   struct RestoringTurn;
 
   [[nodiscard]] allocator::CodecStatus decode_payload(

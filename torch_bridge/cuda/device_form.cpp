@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "compress/cuda/device_asides.h"
+#include "compress/format.h"
 
 namespace pleat::bridge::cuda {
 
 using compress::Sides;
+using compress::block::FormPlan;
+using compress::block::KeyLesson;
 using compress::cuda::DeviceTask;
 
 namespace {
@@ -23,25 +26,41 @@ std::size_t scratch_of_frames(const DeviceTask& task) noexcept {
   return 2 * align_up(compress::cuda::device_scratch_bytes(task));
 }
 
+constexpr std::uint32_t kFew = 4;
+
+// Of `elements` elements, if such a share was seen: a quarter more, and a few.
+std::uint32_t predicted(double share, std::uint64_t elements, std::uint32_t few = kFew) noexcept {
+  const double expected = share * static_cast<double>(elements) * 1.25 + few;
+  return static_cast<std::uint32_t>(std::min(expected, static_cast<double>(elements)));
+}
+
+// Of the lines of so many elements. Zeros need no bytes.
+std::uint32_t predicted_lines(const KeyLesson& lesson, compress::Lines lines,
+                              std::uint64_t elements) noexcept {
+  if (lines.look == compress::Look::kZeroRows) return 0;
+  const std::uint64_t all =
+      lines.look == compress::Look::kColumns ? lines.length : elements / lines.length;
+  const auto few = static_cast<std::uint32_t>(std::min<std::uint64_t>(kFew, 1 + all / 64));
+  return std::min(predicted(lesson.lines, elements, few), static_cast<std::uint32_t>(all));
+}
+
 }  // namespace
 
 DeviceTask DeviceForm::codes_task(std::size_t elements) const noexcept {
   DeviceTask task;
   task.elements = elements;
   task.type = type;
-  if (kind == DeviceKind::kSides) {
+  task.bits = bits;
+  task.transform = transform;
+  task.minimum = minimum;
+  task.width = width;
+  if (kind == FormKind::kSides) {
     task.sides = sides_of_bits(side_bits);
-  } else if (kind == DeviceKind::kFloats) {
-    task.bits = bits;
-    task.transform = transform;
-  } else if (kind == DeviceKind::kFrames) {
+  } else if (is_framed()) {
     task.framed = true;
     const double bytes = static_cast<double>(elements * compress::element_size(type)) * share;
     const std::size_t room = align_up(static_cast<std::size_t>(bytes));
     task.capacity = room - std::min(room, scratch_of_frames(task));
-  } else if (kind == DeviceKind::kIntegers) {
-    task.minimum = minimum;
-    task.width = width;
   }
   return task;
 }
@@ -80,7 +99,7 @@ SpanPlace place_span(const DeviceForm& form, std::size_t span_bytes, std::size_t
 
 std::size_t payload_room(const DeviceForm& form, const allocator::ByteRange* ranges,
                          std::size_t count) noexcept {
-  if (form.kind == DeviceKind::kNothing) return kAlign;
+  if (form.kind == FormKind::kNothing) return kAlign;
   std::size_t end = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t bytes = ranges[i].end - ranges[i].begin;
@@ -93,6 +112,45 @@ std::size_t payload_room(const DeviceForm& form, const allocator::ByteRange* ran
     end = place_span(form, bytes, end).end();
   }
   return end;
+}
+
+std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& asked,
+                                         const KeyLesson* taught,
+                                         const allocator::ByteRange* ranges,
+                                         std::size_t count) noexcept {
+  std::size_t elements = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    elements += (ranges[i].end - ranges[i].begin) / compress::element_size(asked.type);
+  }
+  const KeyLesson lesson = taught == nullptr ? KeyLesson{} : *taught;
+  DevicePlan plan;
+  static_cast<FormPlan&>(plan) = taught == nullptr ? plan_closed_form(asked, elements, count)
+                                                   : plan_form(asked, lesson, elements, count);
+  const compress::block::BlockSpec& spec = plan.spec;
+  DeviceForm& form = plan.form;
+  form.type = spec.type;
+  form.kind = plan.kind();
+  // Floats and integers are refused where the values need more bits than was predicted.
+  const bool exact = form.kind == FormKind::kFloats || form.kind == FormKind::kIntegers;
+  if (form.kind == FormKind::kBytes || (exact && plan.closed)) return std::nullopt;
+  if (form.kind == FormKind::kSides) form.side_bits = spec.sides.bits();
+  if (form.kind == FormKind::kLossy) {
+    form.bits = static_cast<std::uint8_t>(compress::supported_bits(spec.bits));
+    form.transform = spec.transform;
+    if (plan.keeps_beside) form.side_bits = plan.beside.bits();
+    form.look = spec.lines.look;
+    form.line_length = spec.lines.length;
+    if (form.has_lines()) form.most_lines = predicted_lines(lesson, spec.lines, elements);
+    if (spec.near_zero) form.most_near_zero = predicted(lesson.near_zero, elements);
+  }
+  if (form.kind == FormKind::kFloats && !lesson.in_groups) form.share = lesson.room_of_frames();
+  if (form.kind == FormKind::kIntegers) form.width = lesson.width;
+  plan.payload_bytes = payload_room(form, ranges, count);
+  if (plan.payload_bytes == 0) return std::nullopt;
+  if (form.has_lines()) {
+    plan.scratch_bytes = compress::cuda::line_scratch_bytes(spec.lines, elements, form.type);
+  }
+  return plan;
 }
 
 }  // namespace pleat::bridge::cuda

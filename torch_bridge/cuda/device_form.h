@@ -16,27 +16,20 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "allocator/store/block_codec.h"
 #include "allocator/store/byte_ranges.h"
-#include "compress/block/block_spec.h"
+#include "compress/block/form_plan.h"
 #include "compress/cuda/device_codec.h"
 #include "compress/lines/lines.h"
 
 namespace pleat::bridge::cuda {
 
-// Of what a block's payload is made.
-enum class DeviceKind : std::uint8_t {
-  kNothing,  // only the size is kept
-  kSides,    // only the sides of its values
-  kFloats,   // lossy, or exact where each group has at most two values (0 bits)
-  kFrames,   // exact floats, each frame in as many bits as its values need
-  kBooleans,
-  kIntegers,
-};
+using compress::block::FormKind;
 
 struct DeviceForm {
-  DeviceKind kind = DeviceKind::kNothing;
+  FormKind kind = FormKind::kNothing;
   compress::ElementType type = compress::ElementType::kBytes;
   std::uint8_t bits = 0;
   compress::Transform transform = compress::Transform::kNone;
@@ -46,11 +39,13 @@ struct DeviceForm {
   std::uint32_t line_length = 0;
   std::uint32_t most_lines = 0;      // 0: no lines are kept, nor looked for, with look kNone
   std::uint32_t most_near_zero = 0;  // 0: none are kept
-  float share = 0;                   // of a span's bytes: room of its frames, scratch included
-  std::int64_t minimum = 0;          // of integers
+  // Of exact floats: the part of a span's bytes that is room of its frames, scratch included. 0:
+  // they are in groups of at most two values each.
+  float share = 0;
+  std::int64_t minimum = 0;  // of integers
 
   [[nodiscard]] allocator::PayloadForm pack() const noexcept {
-    return {std::bit_cast<std::array<std::uint64_t, 4>>(*this), kind == DeviceKind::kFrames};
+    return {std::bit_cast<std::array<std::uint64_t, 4>>(*this), is_framed()};
   }
   [[nodiscard]] static DeviceForm unpack(const allocator::PayloadForm& form) noexcept {
     return std::bit_cast<DeviceForm>(form.words);
@@ -58,8 +53,9 @@ struct DeviceForm {
   [[nodiscard]] compress::Lines lines() const noexcept { return {look, line_length}; }
   [[nodiscard]] bool has_lines() const noexcept { return look != compress::Look::kNone; }
 
+  [[nodiscard]] bool is_framed() const noexcept { return share != 0; }
   [[nodiscard]] bool has_sides_beside() const noexcept {
-    return kind == DeviceKind::kFloats && side_bits != 0;
+    return kind == FormKind::kLossy && side_bits != 0;
   }
 
   // A task for the codes of a span, without addresses, and one for the sides beside them.
@@ -82,5 +78,19 @@ struct SpanPlace {
 // Bytes of the payload. 0: the device has no kernel for some span.
 [[nodiscard]] std::size_t payload_room(const DeviceForm& form, const allocator::ByteRange* ranges,
                                        std::size_t count) noexcept;
+
+// The form in the memory of a device of a payload that is planned.
+struct DevicePlan final : allocator::EncodePlan::Details, compress::block::FormPlan {
+  DeviceForm form;
+  std::size_t payload_bytes = 0, scratch_bytes = 0;
+};
+
+// Empty where the device has no form for the block.
+//   lesson  of the block's key; null: the plan is closed
+//   ranges  `count` of them: the block's spans
+[[nodiscard]] std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& spec,
+                                                       const compress::block::KeyLesson* lesson,
+                                                       const allocator::ByteRange* ranges,
+                                                       std::size_t count) noexcept;
 
 }  // namespace pleat::bridge::cuda

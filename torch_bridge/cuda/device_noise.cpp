@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compress/sides/side_bounds.h"
 #include "compress/sides/sides.h"
 #include "torch_bridge/core/codec_adapter.h"
 
@@ -13,7 +12,6 @@ namespace {
 using compress::LaunchStatus;
 using compress::Look;
 using compress::Transform;
-using compress::block::Kept;
 using compress::cuda::DeviceTask;
 using compress::cuda::LineTask;
 using compress::cuda::MixTask;
@@ -38,6 +36,7 @@ bool launch(LaunchStatus (*queue)(compress::KernelLauncher&, std::span<const Tas
 DeviceNoise::DeviceNoise(const allocator::DisturbanceWords& words) noexcept {
   const auto& [spec, how] = unpack_disturbance(words);
   spec_ = spec;
+  spec_.bits = how.bits;
   nonce_ = how.nonce;
   code_.type = mix_.type = spec.type;
   code_.bits = mix_.bits = how.bits;
@@ -48,9 +47,8 @@ DeviceNoise::DeviceNoise(const allocator::DisturbanceWords& words) noexcept {
 }
 
 bool DeviceNoise::any() const noexcept {
-  return spec_.kept == Kept::kValues && is_floating(spec_.type) && code_.bits != 0 &&
-         mix_.amplitude != 0 &&
-         (!spec_.sides.any() || compress::sides_hold(spec_.sides, spec_.type));
+  return mix_.amplitude != 0 &&
+         plan_form(spec_, {}, 0, 0).kind() == compress::block::FormKind::kLossy;
 }
 
 bool DeviceNoise::is_possible() const noexcept { return spec_.transform == Transform::kNone; }

@@ -75,7 +75,7 @@ CodecStatus DeviceBlockCodec::decode_payload(const DecodeRequest& request) noexc
   const DeviceContext context(driver_, life_, device_);
   if (!context) return CodecStatus::kFailed;
   std::size_t covered = 0;
-  if (form.kind != DeviceKind::kNothing) {
+  if (form.kind != FormKind::kNothing) {
     for (std::size_t i = 0; i < payload.range_count; ++i) {
       covered += payload.ranges[i].end - payload.ranges[i].begin;
     }
@@ -85,7 +85,7 @@ CodecStatus DeviceBlockCodec::decode_payload(const DecodeRequest& request) noexc
                                    at_address<void>(stream.value))) != allocator::cuda::kSuccess) {
     return CodecStatus::kFailed;
   }
-  if (form.kind == DeviceKind::kNothing) return CodecStatus::kOk;
+  if (form.kind == FormKind::kNothing) return CodecStatus::kOk;
   const RestoringTurn turn = take_turn(stream);
   DeviceTasks tasks;
   if (turn.workspace == 0 || !restoring_tasks(payload, target, turn, tasks)) {
@@ -120,7 +120,7 @@ bool DeviceBlockCodec::restoring_tasks(const PayloadView& payload, void* target,
 std::vector<CodedSpan> DeviceBlockCodec::coded_spans(const PayloadView& payload) const {
   const DeviceForm form = DeviceForm::unpack(payload.form);
   std::vector<CodedSpan> spans;
-  if (form.kind != DeviceKind::kFloats || form.bits == 0) return spans;
+  if (form.kind != FormKind::kLossy) return spans;
   std::size_t end = 0;
   for (std::size_t i = 0; i < payload.range_count; ++i) {
     CodedSpan span;

@@ -88,7 +88,7 @@ void ExpectedPayload::teach(KeyLesson& lesson, const Found& found) const noexcep
 }
 
 void ExpectedPayload::teach_exact_floats(KeyLesson& lesson, const Found& found) const noexcept {
-  if (form.kind == DeviceKind::kFrames) {
+  if (form.is_framed()) {
     lesson.note_frames(found.done, found.frames);
     const bool tries_groups =
         lesson.frames_before_groups != 0 && --lesson.frames_before_groups == 0;
@@ -132,7 +132,7 @@ void ExpectedPayload::teach_widths(KeyLesson& lesson, const Found& found) const 
 
 // Of integers that so many bytes hold; 0: no width does, or nobody knows.
 std::uint8_t ExpectedPayload::width_for(std::uint64_t bytes) const noexcept {
-  if (form.kind != DeviceKind::kIntegers || bytes == 0 || spans.size() != 1) return 0;
+  if (form.kind != FormKind::kIntegers || bytes == 0 || spans.size() != 1) return 0;
   DeviceForm wider = form;
   for (unsigned width = form.width * 2u; width <= 32; width *= 2) {
     wider.width = static_cast<std::uint8_t>(width);

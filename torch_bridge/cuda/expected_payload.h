@@ -54,9 +54,7 @@ struct ExpectedPayload {
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:
-  [[nodiscard]] bool is_lossy() const noexcept {
-    return form.kind == DeviceKind::kFloats && form.bits != 0;
-  }
+  [[nodiscard]] bool is_lossy() const noexcept { return form.kind == FormKind::kLossy; }
   void teach_exact_floats(KeyLesson& lesson, const Found& found) const noexcept;
   void teach_widths(KeyLesson& lesson, const Found& found) const noexcept;
   [[nodiscard]] std::uint8_t width_for(std::uint64_t bytes) const noexcept;
