@@ -188,7 +188,7 @@ Closed there_and_back(CodecAdapter& codec, const Bytes& values, const CodecChoic
   view.data = payload.data();
   view.bytes = result.payload_bytes;
   view.form = result.form;
-  EXPECT_EQ(codec.decode(view, restored.data(), restored.size(), {}), allocator::CodecStatus::kOk);
+  EXPECT_EQ(codec.decode({view, restored.data(), restored.size()}), allocator::CodecStatus::kOk);
   EXPECT_TRUE(restored.guard_intact());
   return {plan.room, std::move(restored)};
 }
