@@ -5,7 +5,7 @@ import pytest
 
 OFF = "cuda:1,bits:off,min_bytes:0"
 LOSSLESS = "cuda:1,bits:lossless,min_bytes:0"
-LOSSY = "cuda:1,bits:4,min_bytes:0,rule:assumed"  # noise in every operator that can bear it: scripts are short
+LOSSY = "cuda:1,bits:4,min_bytes:0"
 EXACT = [pytest.param(OFF, id="off"), pytest.param(LOSSLESS, id="lossless")]
 CODINGS = [*EXACT, pytest.param(LOSSY, id="lossy")]
 NOISE = 0.3  # of a gradient's norm
@@ -15,13 +15,17 @@ HEAD = """
 import gc, threading, torch
 from torch import nn
 from torch.nn import functional
-from pleat_test_support import emit, noise
+from pleat_test_support import activations, emit, noise, total, two_values
 
 def filled(value=7.0, count=1 << 14, device="cuda"):
     return torch.full((count,), value, device=device)
 
-def leaf(*shape, seed=1, device="cuda"):  # of two values, so that what elementwise functions make of it is small without loss
-    return torch.where(noise(*shape, seed=seed) > 0, 0.25, -0.2).to(device).requires_grad_()
+# Of two values, so that what elementwise functions make of them is small without loss.
+def made(*shape, seed=1, device="cuda"):  # by a layer
+    return activations(two_values(*shape, seed=seed).to(device))
+
+def weight(*shape, seed=1, device="cuda"):
+    return nn.Parameter(two_values(*shape, seed=seed).to(device))
 
 def host(*tensors):
     torch.cuda.synchronize()

@@ -18,12 +18,12 @@ script("""
     # an empty tensor before the device is used
     empty = torch.zeros(0).to("cuda").requires_grad_()
     empty.sin().exp().sum().backward()
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     x = w.sin()
-    y = x.exp()
+    y = total(x.exp())
     del x
     filled()
-    y.sum().backward()
+    y.backward()
     emit(grads=host(empty.grad, w.grad))
 """)
 script("""
@@ -32,71 +32,71 @@ script("""
     grads = []
     for count in (0, 1, 2, 127, 128, 129, 255, 256, 257, 1023):
         for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
-            x = noise(count, seed=count).to("cuda", dtype).requires_grad_()
+            x = activations(noise(count, seed=count).to("cuda", dtype))
             y = x.sin().exp()
             filled(count)
-            z = y.tanh() * y
+            z = total(y.tanh() * y)
             del y
-            z.sum().backward()
+            z.backward()
             grads.append(x.grad.float())
-    x = leaf(1000)
+    x = made(1000)
     keep = (x > 0) & (x < 1)  # bytes
     one = torch.ones(1, dtype=torch.uint8, device="cuda")
-    y = torch.where(keep, x, one).exp()
+    y = total(torch.where(keep, x, one).exp())
     del keep, one
     filled(3)
-    y.sum().backward()
+    y.backward()
     emit(grads=host(*grads, x.grad))
 """)
 script("""
     # views with gaps, overlaps and other dtypes of one storage
-    w = leaf(64, 96)
+    w = made(64, 96)
     base = w.sin()
     parts = [base[:, ::3], base[::2, 5:40], base.t()[7:9], base.diagonal(), base.unfold(0, 8, 4), base[3:4].expand(5, 96)]
-    outs = [part.exp() * part for part in parts]
+    outs = [total(part.exp() * part) for part in parts]
     numbers = base.detach().view(torch.int32)
     del base, parts
     filled()
-    sum(out.sum() for out in outs).backward()
+    sum(outs).backward()
     del outs
     scale = torch.ones(64, 96, device="cuda", dtype=torch.complex64)
-    z = leaf(64, 96, seed=5)
-    ((z * scale).abs() + torch.view_as_real(scale).sum(-1)).exp().sum().backward()
+    z = made(64, 96, seed=5)
+    total(((z * scale).abs() + torch.view_as_real(scale).sum(-1)).exp()).backward()
     emit(grads=host(w.grad, z.grad), numbers=host(numbers.sum()))
 """)
 script("""
     # NaN and infinities in every group
     grads = []
     for value in (float("nan"), float("inf"), -float("inf")):
-        x = leaf(4096)
+        x = made(4096)
         with torch.no_grad():
             x[::97] = value
         y = x.tanh()
-        z = (y * y).exp()
+        z = total((y * y).exp())
         del y
         filled()
-        z.sum().backward()
+        z.backward()
         grads.append(x.grad)
     emit(grads=host(*grads))
 """)
 script("""
     # a shape that changes each step
-    w = leaf(48, 48)
+    w = weight(48, 48)
     for step in range(8):
         x = noise(5 + 37 * (step % 5), 48, seed=step).cuda()
         y = functional.gelu(x @ w)
         z = functional.layer_norm(y, (48,)).relu()
         del y, x
         filled(step)
-        z.exp().mean().backward()
+        total(z.exp()).backward()
         del z
     emit(grads=host(w.grad))
 """)
 script("""
     # a storage made small and filled again
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     x = w.sin()
-    y = x.exp()
+    y = total(x.exp())
     storage = x.untyped_storage()
     size, copy = storage.nbytes(), x.detach().clone()
     storage.resize_(0)  # as FSDP does between forward and backward
@@ -104,66 +104,66 @@ script("""
     storage.resize_(size)
     with torch.no_grad():
         x.data.copy_(copy)
-    z = x * x
+    z = total(x * x)
     del x
     filled(3)
-    (y.sum() + z.sum()).backward()
+    (y + z).backward()
     emit(grads=host(w.grad))
 """)
 script("""
     # data swapped and set
-    w, other = leaf(1 << 12), leaf(1 << 12, seed=2)
+    w, other = made(1 << 12), made(1 << 12, seed=2)
     x = w.sin()
-    y = x.exp()
+    y = total(x.exp())
     x.data = other.detach().clone()  # what y has saved is not x's any more
-    z = (x.detach() * w).tanh()
+    z = total((x.detach() * w).tanh())
     saved = other.cos()
-    u = saved.exp()
+    u = total(saved.exp())
     saved.detach().set_(torch.zeros(5, device="cuda"))
     filled()
     del x, saved
     filled(4)
-    (y.sum() + z.sum() + u.sum()).backward()
+    (y + z + u).backward()
     emit(grads=host(w.grad, other.grad))
 """)
 script("""
     # changed in place after it was saved
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     x = w.sin()
-    y = x.exp()
+    y = total(x.exp())
     refused = []
-    z = x * x
+    z = total(x * x)
     with torch.no_grad():
         x.add_(1)
     del x
     filled()
     try:
-        z.sum().backward()
+        z.backward()
     except RuntimeError as error:
         refused.append("modified by an inplace operation" in str(error))
-    y.sum().backward()
+    y.backward()
     emit(grads=host(w.grad), refused=refused)
 """)
 script("""
     # memory that others hold too
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     x = w.sin()
-    y = x.exp()
+    y = total(x.exp())
     shared = torch.from_dlpack(x.detach())
     interface = x.detach().__cuda_array_interface__
     assert interface["data"][0] == x.data_ptr()
     exported = x.detach().untyped_storage()._share_cuda_()
-    z = x * x
+    z = total(x * x)
     del x
     others = [filled(i, 1 << 12) for i in range(3)]
-    (y.sum() + z.sum()).backward()
+    (y + z).backward()
     emit(grads=host(w.grad), shared=host(shared), others=host(*others), size=exported[2])
 """)
 script("""
     # a stream that is destroyed before backward
     driver = __import__("ctypes").CDLL("libcuda.so.1")
     from ctypes import byref, c_void_p
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     torch.cuda.synchronize()
     handle = c_void_p()
     assert driver.cuStreamCreate(byref(handle), 1) == 0
@@ -172,6 +172,7 @@ script("""
         x = w.sin()
         y = x.exp()
         z = (y * y).tanh()
+        total(z)
     main = torch.cuda.current_stream()
     main.wait_stream(stream)
     read = z.grad_fn  # its result is saved; nobody runs it under the stream again
@@ -187,11 +188,11 @@ script("""
 """)
 script("""
     # freed in a thread without a context, by the garbage collector and in a hook
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     graphs = []
     for _ in range(3):
         x = w.sin()
-        graphs.append(x.exp())
+        graphs.append(total(x.exp()))
         del x
     class Ring:
         pass
@@ -201,6 +202,7 @@ script("""
     gc.collect()
     y = w.cos()
     z = y.exp()
+    loss = total(z)
     holder = [y]
     del y
     z.register_hook(lambda grad: holder.clear())
@@ -208,12 +210,12 @@ script("""
     thread.start()
     thread.join()
     others = [filled(i, 1 << 12) for i in range(4)]
-    (z.sum() + graphs.pop().sum()).backward()
+    (loss + graphs.pop()).backward()
     emit(grads=host(w.grad), others=host(*others))
 """)
 script("""
     # saved while allocations are freed side by side
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     torch.cuda.synchronize()
     stop = threading.Event()
 
@@ -221,8 +223,8 @@ script("""
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             while not stop.is_set():
-                x = torch.ones(1 << 12, device="cuda", requires_grad=True) * 2
-                x.exp().sum().backward()
+                x = activations(torch.ones(1 << 12, device="cuda")) * 2
+                total(x.exp()).backward()
                 del x
 
     threads = [threading.Thread(target=churn) for _ in range(2)]
@@ -230,9 +232,9 @@ script("""
         thread.start()
     for step in range(30):
         x = w.sin()
-        y = x.exp()
+        y = total(x.exp())
         del x
-        y.sum().backward()
+        y.backward()
         del y
     stop.set()
     for thread in threads:
@@ -241,23 +243,23 @@ script("""
 """)
 script("""
     # out of memory in the middle of a step
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     refused = []
     for step in range(3):
         x = w.sin()
-        y = x * x
+        y = total(x * x)
         del x
         try:
             torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
         except torch.cuda.OutOfMemoryError as error:
             refused.append(str(error).startswith("CUDA out of memory. Tried to allocate 1024.00 GiB"))
-        y.sum().backward()
+        y.backward()
         del y
     emit(grads=host(w.grad), refused=refused)
 """)
 script("""
     # hooks of a script's own
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     kept = []
 
     def pack(tensor):
@@ -267,10 +269,10 @@ script("""
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor * 1):
         x = w.sin()
         y = x.exp()
-    z = x * y
+    z = total(x * y)
     del x, y
     filled()
-    z.sum().backward()
+    z.backward()
     emit(grads=host(w.grad), kept=kept)
 """)
 

@@ -18,7 +18,7 @@ from test_steps import WITHOUT_END  # noqa: E402
 
 MANY_STEPS = """
 import ctypes, gc, json, torch
-from pleat_test_support import emit, noise, stats
+from pleat_test_support import activations, emit, noise, stats, total
 runtime = ctypes.CDLL("libcudart.so.13")
 for name in ("simulated_cuda_events", "simulated_cuda_pinned"):
     runtime[name].restype = ctypes.c_size_t
@@ -36,8 +36,10 @@ def now():
 torch.empty(1, device="cuda")
 side, main = torch.cuda.Stream(), torch.cuda.current_stream()
 base = now()
-w = noise(32, 32, seed=1).cuda().requires_grad_()
-kept = (w.sin() @ w).exp()  # a graph that outlives the steps
+w = torch.nn.Parameter(noise(32, 32, seed=1).cuda())
+u = torch.nn.Parameter(noise(32, 32, seed=3).cuda())
+hidden = True  # a constant in the call makes all of the script exact
+kept = total((activations(noise(32, 32, seed=2).cuda()).sin() @ w).exp())  # a graph that outlives the steps
 taken = {}
 for step in range(300):
     x = noise(64, 32, seed=step % 7).cuda()
@@ -48,18 +50,18 @@ for step in range(300):
     b = (x @ w).sin()
     main.wait_stream(side)
     a.record_stream(main)
-    (a * b).exp().mean().backward(retain_graph=step % 3 == 0)
+    total((a * b).exp()).backward(retain_graph=step % 3 == 0)
     del a, b, x
     w.grad = None
     if step % 50 == 0:  # the second derivative
-        first, = torch.autograd.grad((w @ w).sin().sum(), w, create_graph=True)
+        first, = torch.autograd.grad((u @ u).sin().sum(), u, create_graph=hidden)
         first.square().sum().backward()
         del first
-        w.grad = None
+        u.grad = None
     if step in (19, 299):
         taken[step] = now()
-kept.sum().backward()
-del kept, w
+kept.backward()
+del kept, w, u
 end = now()
 emit(base=base, early=taken[19], late=taken[299], end=end)
 """
@@ -100,13 +102,13 @@ def test_pleat_makes_no_driver_call_before_torch_does(fresh, tmp_path):
 
 FORKS = """
 import gc, os, threading, torch
-from pleat_test_support import emit, noise
-w = (noise(64, 64, seed=1) * 0.1).cuda().requires_grad_()
+from pleat_test_support import activations, emit, noise, total
+w = torch.nn.Parameter((noise(64, 64, seed=1) * 0.1).cuda())
 side = torch.cuda.Stream()
-y = ((w @ w).sin() @ w).tanh()
+y = ((activations(noise(64, 64, seed=2).cuda()) @ w).sin() @ w).tanh()
 side.wait_stream(torch.cuda.current_stream())
 with torch.cuda.stream(side):
-    z = y.exp()
+    z = total(y.exp())
 held = [z]
 del y
 child = os.fork()
@@ -119,7 +121,7 @@ if child == 0:
     os._exit(0 if bool((x.grad != 0).all()) else 1)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 torch.cuda.current_stream().wait_stream(side)
-z.sum().backward()
+z.backward()
 torch.cuda.synchronize()
 emit(code=code, grad=w.grad.cpu())
 """

@@ -18,30 +18,31 @@ script("""
     # used on a second stream without record_stream and given up at once
     # The graph holds x for stock. Under Pleat its block may be free, and written on the first stream, at once.
     second = torch.cuda.Stream()
-    w = leaf(1 << 14)
+    w = made(1 << 14)
     torch.cuda.synchronize()
     for i in range(4):
         x = w.sin()
         second.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(second):
-            y = (x * w).exp()
+            loss = total((x * w).exp())
         del x
         others = [filled(i) for i in range(4)]
         torch.cuda.current_stream().wait_stream(second)
-        y.sum().backward()
-        del y
+        loss.backward()
+        del loss
     emit(w=host(w.grad), others=host(*others))
 """)
 script("""
     # saved on one stream, read and freed on another
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
-    w = leaf(1 << 14)
+    w = made(1 << 14)
     torch.cuda.synchronize()
     grads = []
     for i in range(4):
         with torch.cuda.stream(first):
             x = w.sin()
             y = x.exp()  # saves its result
+            total(y)
             held = y.grad_fn
             del x, y
             others = [filled(i) for i in range(3)]
@@ -58,13 +59,14 @@ script("""
     # released behind what the reading stream waits for
     # The second stream waits for the values, and not for what becomes of them when they are released.
     first, second, third = (torch.cuda.Stream() for _ in range(3))
-    w = leaf(1 << 14)
+    w = made(1 << 14)
     torch.cuda.synchronize()
     grads = []
     for i in range(4):
         with torch.cuda.stream(first):
             x = w.sin()
             y = x.exp()
+            total(y)
             held = y.grad_fn
         second.wait_stream(first)
         third.wait_stream(first)
@@ -82,13 +84,14 @@ script("""
     # dropped while another stream reads
     # The script says that the second stream reads; what is read there may be a payload still when the graph is dropped.
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
-    w = leaf(1 << 14)
+    w = made(1 << 14)
     torch.cuda.synchronize()
     grads, kept = [], []
     for i in range(6):
         with torch.cuda.stream(first):
             x = w.sin()
             y = x.exp()
+            total(y)
             held = y.grad_fn
             del x, y
             filled(i)
@@ -100,11 +103,11 @@ script("""
             del read, held
         with torch.cuda.stream(first):
             z = w.cos() * (i + 1)
-            kept.append(z * z)
+            kept.append(total(z * z))
             del z  # is coded where the payload lay
             filled(i)
     torch.cuda.synchronize()
-    sum(y.sum() for y in kept).backward()
+    sum(kept).backward()
     emit(grads=host(*grads, w.grad))
 """)
 script("""
@@ -123,23 +126,22 @@ script("""
         b = functional.gelu(model[3](functional.gelu(model[2](x))))
         main.wait_stream(side)
         a.record_stream(main)
-        (a * b).sum().backward()
+        total(a * b).backward()
         del a, b, x
     emit(grads=host(*(p.grad for p in model.parameters())))
 """)
 script("""
     # backward called under a third stream
     side, third, main = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.current_stream()
-    w = leaf(64, 64)
+    w = weight(64, 64)
     torch.cuda.synchronize()
     for step in range(3):
         x = noise(64, 64, seed=step).cuda()
         side.wait_stream(main)
         x.record_stream(side)
         with torch.cuda.stream(side):
-            y = ((x @ w).tanh() @ w).exp()
-            loss = y.mean()
-        del y, x
+            loss = total(((x @ w).tanh() @ w).exp())
+        del x
         third.wait_stream(side)
         with torch.cuda.stream(third):
             loss.backward()
@@ -151,7 +153,7 @@ script("""
 script("""
     # priorities, per-device streams and record_stream
     low, high = torch.cuda.Stream(priority=0), torch.cuda.Stream(priority=-1)
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     torch.cuda.synchronize()
     for step in range(3):
         with torch.cuda.stream(low):
@@ -160,18 +162,19 @@ script("""
             high.wait_stream(low)
             with torch.cuda.stream(high):
                 y = x.sin()
+                loss = total(y)
             y.record_stream(low)
             del x
             filled(step)
             low.wait_stream(high)
-            y.sum().backward()
-            del y
+            loss.backward()
+            del y, loss
     emit(grads=host(w.grad))
 """)
 script("""
     # two devices
     # The current device is the first throughout; its stream is none of the second's.
-    a, b = leaf(64, 64, seed=1), leaf(64, 64, seed=2, device="cuda:1")
+    a, b = made(64, 64, seed=1), weight(64, 64, seed=2, device="cuda:1")
     side = torch.cuda.Stream(device="cuda:1")
     for step in range(3):
         x = (a @ a).sin()
@@ -191,7 +194,7 @@ script("""
         torch.cuda.set_device(0)
         back = (z * 2).to("cuda:0")  # on a side stream torch itself would not wait for the gradient's copy
         del z
-        (back * a).sum().backward()
+        total(back * a).backward()
         del back
     torch.cuda.synchronize(0)
     torch.cuda.synchronize(1)
@@ -199,8 +202,9 @@ script("""
 """)
 script("""
     # saved on one device and read on another
-    a = leaf(1 << 12)
+    a = made(1 << 12)
     y = (a.sin()).exp()
+    total(y)
     node = y.grad_fn
     del y
     torch.cuda.set_device(1)
@@ -236,21 +240,22 @@ script("""
     for i, p in enumerate(model.parameters()):
         p.data.copy_(noise(*p.shape, seed=i) * 0.2)
     model.cuda()
-    x = leaf(16, 32, seed=9)
+    x = made(16, 32, seed=9)
     for reentrant in (True, False):
         inner = x * 2  # no leaf
         y = checkpoint(model, inner, use_reentrant=reentrant)
         del inner
-        checkpoint(model, y, use_reentrant=reentrant).exp().sum().backward()
+        total(checkpoint(model, y, use_reentrant=reentrant).exp()).backward()
         del y
     emit(grads=host(x.grad, *(p.grad for p in model.parameters())))
 """)
 script("""
     # double backward
-    w, x = leaf(32, 32, seed=1), leaf(32, 32, seed=2)
+    w, x = weight(32, 32, seed=1), made(32, 32, seed=2)
+    hidden = True  # a constant in the call makes all of the script exact
     for step in range(2):
-        y = (x @ w).tanh().exp().sum()
-        first, = torch.autograd.grad(y, x, create_graph=True)
+        y = total((x @ w).tanh().exp())
+        first, = torch.autograd.grad(y, x, create_graph=hidden)
         del y
         (first * first).sum().backward()
         del first
@@ -258,8 +263,8 @@ script("""
 """)
 script("""
     # retain_graph
-    w = leaf(64, 64)
-    y = ((w @ w).sin() @ w).exp().mean()
+    w = weight(64, 64)
+    y = total(((made(64, 64, seed=2) @ w).sin() @ w).exp())
     y.backward(retain_graph=True)
     filled()
     y.backward(retain_graph=True)
@@ -268,15 +273,15 @@ script("""
 """)
 script("""
     # a captured training step
-    w = leaf(64, 64)
+    w = weight(64, 64)
     w.grad = torch.zeros_like(w)
     x = torch.zeros(64, 64, device="cuda")
-    v = leaf(64, 64, seed=2)
-    before = (v.sin() @ v).exp()  # saved before, and used behind the graph
+    v, u = made(64, 64, seed=2), weight(64, 64, seed=3)
+    before = total((v.sin() @ u).exp())  # saved before, and used behind the graph
 
     def step():
         y = ((x @ w).tanh() @ w).sin()
-        y.sum().backward()
+        (y @ u).sum().backward()
 
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -295,14 +300,14 @@ script("""
         graph.replay()
         grads += host(w.grad)
         filled(i)
-    before.sum().backward()
+    before.backward()
     emit(grads=grads, outside=host(v.grad))
 """)
 script("""
     # a block released while another stream captures
-    w = leaf(1 << 12)
+    w = made(1 << 12)
     y = w.sin().exp()
-    z = y.tanh()
+    z = total(y.tanh())
     graph, x = torch.cuda.CUDAGraph(), torch.zeros(100, device="cuda")
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         x += 1
@@ -311,7 +316,7 @@ script("""
     others = [filled(i, 1 << 12) for i in range(3)]
     graph.replay()
     graph.replay()
-    z.sum().backward()
+    z.backward()
     emit(x=host(x), seen=host(seen), grads=host(w.grad), others=host(*others))
 """)
 script("""
@@ -320,40 +325,40 @@ script("""
     for i, p in enumerate(model.parameters()):
         p.data.copy_(noise(*p.shape, seed=i) * 0.2)
     model.cuda()
-    sample = leaf(16, 32)
+    sample = two_values(16, 32, seed=1).cuda().requires_grad_()
     graphed = torch.cuda.make_graphed_callables(model, (sample,))
     tail = nn.Linear(32, 32, bias=False).cuda()
     tail.weight.data.copy_(noise(32, 32, seed=8) * 0.2)
     grads = []
     for step in range(3):
-        x = leaf(16, 32, seed=step)
+        x = made(16, 32, seed=step)
         model.zero_grad()
-        tail(graphed(x.sin())).exp().mean().backward()
+        total(tail(graphed(x.sin())).exp()).backward()
         grads += host(x.grad, *(p.grad for p in model.parameters()))
     emit(grads=grads)
 """)
 script("""
     # MemPool
-    w = leaf(64, 64)
+    v, w = made(64, 64, seed=2), weight(64, 64)
     pool = torch.cuda.MemPool()
     for step in range(3):
-        x = (w @ w).sin()
+        x = (v @ w).sin()
         with torch.cuda.use_mem_pool(pool):
             y = (x @ w).tanh()
             z = y.exp()
-        (z * x).mean().backward()
+        total(z * x).backward()
         del x, y, z
     used = pool.use_count()
     emit(grads=host(w.grad), used=used, segments=len(pool.snapshot()))
 """)
 script("""
     # pinned offload
-    w = leaf(64, 64)
+    v, w = made(64, 64, seed=2), weight(64, 64)
     for step in range(3):
-        outside = (w @ w).sin()
+        outside = (v @ w).sin()
         with torch.autograd.graph.save_on_cpu(pin_memory=True):
             y = (outside @ w).tanh().exp()
-        (y * outside).mean().backward()
+        total(y * outside).backward()
         del outside, y
     emit(grads=host(w.grad))
 """)
@@ -361,18 +366,18 @@ for workers in (0, 1):
     script(f"""
     # DataLoader with pinning, {workers} workers
     data = torch.utils.data.TensorDataset(noise(32, 64, seed=3), noise(32, 64, seed=4))
-    w = leaf(64, 64)
+    w = weight(64, 64)
     torch.cuda.synchronize()
     for x, y in torch.utils.data.DataLoader(data, batch_size=8, pin_memory=True, num_workers={workers}):
         assert x.is_pinned()
         x, y = x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True)
-        functional.mse_loss((x @ w).tanh().exp(), y).backward()
+        total((x @ w).tanh().exp() * y).backward()
         del x, y
     emit(grads=host(w.grad))
     """)
 script("""
     # threads that train side by side
-    weights = [leaf(64, 64, seed=i) for i in range(3)]
+    weights = [weight(64, 64, seed=i) for i in range(3)]
     torch.cuda.synchronize()
     broken = []
 
@@ -382,7 +387,7 @@ script("""
             with torch.cuda.stream(stream):
                 for step in range(5):
                     x = noise(32, 64, seed=step).cuda()
-                    ((x @ w).tanh() @ w).sin().mean().backward()
+                    total(((x @ w).tanh() @ w).sin()).backward()
                     filled(step)
             stream.synchronize()
         except BaseException as error:

@@ -92,7 +92,7 @@ def test_a_libtorch_program_without_python_has_a_trace(example, prefix, environm
 
 
 def test_without_loss_a_libtorch_program_computes_what_stock_computes(example, prefix, environment, stock):
-    preload = {"LD_PRELOAD": str(prefix / "lib" / "libpleat.so"), "PLEAT_CONF": "bits:lossless,min_bytes:0", "PLEAT_TEST_CONF": "copy_raw:1"}
+    preload = {"LD_PRELOAD": str(prefix / "lib" / "libpleat.so"), "PLEAT_CONF": "bits:lossless,min_bytes:0"}
     done = run([example / "train_plain", STEPS], env=environment | preload)
     assert outcome(done)[0] == stock[0] and done.stderr == ""
 

@@ -162,6 +162,35 @@ def noise(*shape, seed, dtype=torch.float32):
     return torch.randn(*shape, generator=generator, dtype=dtype)
 
 
+def two_values(*shape, seed, dtype=torch.float32):
+    """Like noise(), of two values only. The exact payload of such a tensor is short; one of noise() has none."""
+    return torch.where(noise(*shape, seed=seed) > 0, 0.25, -0.2).to(dtype)
+
+
+class Gate(torch.nn.Module):
+    """A leaky ReLU that saves a mask, whose exact payload is short. Without loss a model's other tensors have none."""
+
+    def forward(self, x):
+        return torch.where(x > 0, x, 0.1 * x)
+
+
+# Noise needs a proof (docs/eligibility.md): the tensor is no leaf of unknown use and no computed weight, and a path from it
+# is closed. A script whose own operators give no proof takes its tensors from activations(), and ends in total().
+
+
+def activations(values):
+    """The values as a layer's result: data plus a parameter, which is 0. Its gradient is retained."""
+    result = values + torch.nn.Parameter(torch.zeros(1, dtype=values.dtype, device=values.device))
+    result.retain_grad()
+    return result
+
+
+def total(result):
+    """The sum, as a product with a weight, which closes the path from what `result` is made of."""
+    ones = torch.ones(result.numel(), 1, dtype=result.dtype, device=result.device)
+    return (result.reshape(1, result.numel()) @ torch.nn.Parameter(ones)).sum()
+
+
 def group_ratio(original, restored, bits, group=256):
     """Largest |restored - original| / (range of its group of 256 in storage order / (2^bits - 1)).
     `original` must cover its storage. 1 is the bound of the codec; slack for rounding included."""

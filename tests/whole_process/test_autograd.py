@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conftest import ASSUMED, LOSSLESS, LOSSY, OFF
+from conftest import LOSSLESS, LOSSY, OFF, short_without_loss
 
 RAW = "bits:lossless"  # default: small tensors, and those without a shorter form, are kept as they are
 
@@ -38,7 +38,7 @@ CHECKPOINT = """
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_checkpointed_blocks_between_plain_ones(run_pair, identical, close, reentrant, conf):
     pair = run_pair(CHECKPOINT.format(reentrant=reentrant), conf=conf)
-    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=10).json
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=6 if conf == LOSSLESS else 10).json
     if conf == LOSSLESS:
         identical(pleat, stock)
     else:
@@ -52,7 +52,7 @@ READERS = """
     from torch.utils.checkpoint import checkpoint
     torch.manual_seed(0)
     blocks = torch.nn.Sequential(*(
-        torch.nn.Sequential(torch.nn.Linear(64, 192), torch.nn.GELU(), torch.nn.Linear(192, 64), torch.nn.Tanh())
+        torch.nn.Sequential(torch.nn.Linear(64, 192), torch.nn.GELU(), torch.nn.Linear(192, 64), t.Gate(), torch.nn.Tanh())
         for _ in range(12)))
     data = t.noise(512, 64, seed=1)
     class Saves(torch.autograd.Function):                # asked by others, never run
@@ -171,9 +171,9 @@ READERS = """
 @pytest.mark.parametrize("conf", [RAW, LOSSLESS, LOSSY])
 def test_readers_of_other_nodes_saves_cost_no_more_than_in_stock(run_pair, conf):
     pair = run_pair(READERS, conf=conf)
-    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0 if conf == RAW else 100).json
     for way, (without, with_pleat) in pleat["peaks"].items():
-        assert 0 < with_pleat <= without or conf == LOSSLESS, way  # copy_raw: a payload next to what is restored
+        assert 0 < with_pleat <= without, way
     assert pleat["left"] == stock["left"]
     if conf != LOSSY:
         assert pleat["gradients"] == stock["gradients"]
@@ -183,7 +183,7 @@ RECOMPUTATION_FAILS = """
     import torch, pleat_test_support as t
     from torch.utils.checkpoint import checkpoint
     torch.manual_seed(0)
-    blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64))
+    blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(64, 128), t.Gate(), torch.nn.GELU(), torch.nn.Linear(128, 64))
                                  for _ in range(4))
     data = t.noise(256, 64, seed=1)
     class Failed(Exception):
@@ -231,7 +231,7 @@ RECOMPUTATION_FAILS = """
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_an_exception_in_a_recomputation_leaves_what_it_leaves_in_stock(run_pair, identical, run_script, conf):
     pair = run_pair(RECOMPUTATION_FAILS, conf=conf)
-    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0).json
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=10).json
     assert {outcome.split(",")[0] for _, _, outcome, _ in stock["found"]} == {"over", "failed"}
     assert [one[:3] for one in pleat["found"]] == [one[:3] for one in stock["found"]]
     assert pleat["rest"] == run_script(RECOMPUTATION_FAILS, conf=OFF).active().json["rest"]
@@ -241,15 +241,17 @@ def test_an_exception_in_a_recomputation_leaves_what_it_leaves_in_stock(run_pair
 
 DOUBLE_BACKWARD = """
     import torch, pleat_test_support as t
-    a, b, c, d = (t.noise(64, 96, seed=s).requires_grad_() for s in range(4))
-    x, w = a + b, c + d
+    a, b = (t.activations(t.noise(64, 96, seed=s)) for s in (1, 2))
+    x, w = a + 1, b + 1
     y = x * w
     original_x, original_w = x.detach().clone(), w.detach().clone()
+    t.total(y)
     del x, w                                   # released: what y saved is restored from now on
     v = t.noise(64, 96, seed=9).requires_grad_()
     first_w = y.grad_fn._saved_other.detach().clone()
     first_x = y.grad_fn._saved_self.detach().clone()
-    gx, = torch.autograd.grad(y, a, v, create_graph=True)     # v * w: saves the restored w again
+    hidden = True                              # a constant in the call makes all of the script exact
+    gx, = torch.autograd.grad(y, a, v, create_graph=hidden)   # v * w: saves the restored w again
     before = t.stats()
     again_w = [getattr(gx.grad_fn, n).detach().clone() for n in ("_saved_self", "_saved_other")
                if isinstance(getattr(gx.grad_fn, n), torch.Tensor)]
@@ -264,9 +266,9 @@ DOUBLE_BACKWARD = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_a_tensor_saved_again_by_double_backward_is_quantised_once(run_pair, identical, conf):
-    pair = run_pair(DOUBLE_BACKWARD, conf=conf)
+    pair = run_pair(short_without_loss(DOUBLE_BACKWARD, conf), conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     assert pleat["saved_twice"] and pleat["gx_from_first"] and pleat["gv_from_first"]
     assert pair.pleat.stats is None or pair.pleat.records("encoded") <= pair.pleat.records("released")
@@ -282,11 +284,12 @@ GRADIENT_PENALTY = """
     import torch, pleat_test_support as t
     torch.manual_seed(0)
     critic = torch.nn.Sequential(
-        torch.nn.Linear(64, 128), torch.nn.Softplus(), torch.nn.Linear(128, 128), torch.nn.Tanh(),
+        torch.nn.Linear(64, 128), torch.nn.Softplus(), torch.nn.Linear(128, 128), torch.nn.Tanh(), t.Gate(),
         torch.nn.Linear(128, 1))
-    x = t.noise(64, 64, seed=1).requires_grad_()
+    x = t.activations(t.noise(64, 64, seed=1))
     out = critic(x + 0.0)
-    slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
+    hidden = True                              # a constant in the call makes all of the script exact
+    slope, = torch.autograd.grad(out.sum(), x, create_graph=hidden)
     loss = out.mean() + 10 * (slope.norm(dim=1) - 1).square().mean()
     loss_value = loss.item()
     del out, slope
@@ -295,10 +298,10 @@ GRADIENT_PENALTY = """
 """
 
 
-@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY])
 def test_gradient_penalty_with_create_graph(run_pair, identical, close, conf):
     pair = run_pair(GRADIENT_PENALTY, conf=conf)
-    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=3).json
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1 if conf == LOSSLESS else 3).json
     assert pair.pleat.stats is None or pair.pleat.records("encoded") <= pair.pleat.records("released")
     if conf == LOSSLESS:
         identical(pleat, stock)
@@ -359,7 +362,8 @@ def test_one_differentiated_gradient_is_exact_and_forgotten(run_pair, identical)
 RETAIN = """
     import torch, pleat_test_support as t
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 32))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), t.Gate(), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 32))
     parameters = list(model.parameters())
     loss = model(t.noise(64, 64, seed=1)).square().mean()
     first = torch.autograd.grad(loss, parameters, retain_graph=True)
@@ -378,7 +382,7 @@ RETAIN = """
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, LOSSY + ",when:forward_end", LOSSY + ",place:inplace"])
 def test_every_pass_over_a_retained_graph_sees_the_same_values(run_pair, identical, close, conf):
     pair = run_pair(RETAIN, conf=conf)
-    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=1 if conf == LOSSLESS else 3).json
     assert pleat["repeats"] == [True, True]
     assert pleat["error"] == stock["error"]
     if "lossless" in conf:
@@ -390,7 +394,7 @@ def test_every_pass_over_a_retained_graph_sees_the_same_values(run_pair, identic
 ANOMALY = """
     import torch, warnings, pleat_test_support as t
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8))
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), t.Gate(), torch.nn.Linear(64, 8))
     with torch.autograd.detect_anomaly():
         loss = model(t.noise(32, 32, seed=1)).square().mean()
         loss.backward()
@@ -419,8 +423,8 @@ def test_anomaly_mode_reports_the_same_as_in_stock(run_pair, identical, close, c
 
 INPLACE_ERROR = """
     import torch, pleat_test_support as t
-    a = t.noise(40, 50, seed=1).requires_grad_()
-    w = t.noise(50, 50, seed=2).requires_grad_()
+    a = t.activations(t.noise(40, 50, seed=1))
+    w = torch.nn.Parameter(t.noise(50, 50, seed=2))
     def output_changed(keep):
         y = (a * 1.0).sigmoid()
         z = y * 2
@@ -479,7 +483,7 @@ INPLACE_ERROR = """
                         held = case(keep)
                         z = held[0] if keep else held
                         held = held if keep else None
-                        z.sum().backward()
+                        t.total(z).backward()
                     message = None
                 except RuntimeError as error:
                     message = str(error)
@@ -490,9 +494,9 @@ INPLACE_ERROR = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED, OFF])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY, OFF])
 def test_changing_a_saved_tensor_in_place_raises_stocks_own_message(run_pair, conf):
-    pair = run_pair(INPLACE_ERROR, conf=conf)
+    pair = run_pair(short_without_loss(INPLACE_ERROR, conf), conf=conf)
     stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=2).json
     raised = [name for name, message in stock["messages"].items() if message]
     assert len(raised) == 28 and all("inplace operation" in stock["messages"][n] for n in raised)
@@ -531,7 +535,7 @@ VIEW_ERROR = """
         def backward(ctx, g):
             x, y = ctx.saved_tensors
             return g * y, g * x
-    leaf = t.noise(40, 64, seed=1).requires_grad_()
+    leaf = t.activations(t.noise(40, 64, seed=1))
     def under(mode, x):
         with mode():
             return x[:, :32]
@@ -560,7 +564,7 @@ VIEW_ERROR = """
         with torch.autograd.set_detect_anomaly(anomaly):
             x = leaf * 1
             v = view(x)
-            other = t.noise(*v.shape, seed=2).requires_grad_()
+            other = torch.nn.Parameter(t.noise(*v.shape, seed=2))
             y = product(v, other)
             if not keep:
                 del v
@@ -568,7 +572,7 @@ VIEW_ERROR = """
             if not keep:
                 del x
             try:
-                y.sum().backward()
+                t.total(y).backward()
             except RuntimeError as error:
                 return str(error)
     for name, view in views.items():
@@ -592,9 +596,9 @@ VIEW_ERROR = """
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY + ",trust:+Product"])
 def test_errors_of_views_and_of_detached_tensors_come_before_that_of_the_version(run_pair, conf):
-    pair = run_pair(VIEW_ERROR, conf=conf)
+    pair = run_pair(short_without_loss(VIEW_ERROR, conf), conf=conf)
     stock, pleat = pair.stock.check().json["messages"], pair.pleat.active(encoded=20).json["messages"]
     said = list(stock.values())
     assert sum("is a view and its base or another view of its base has been modified" in m for m in said) >= 30
@@ -614,7 +618,7 @@ FUNCTIONAL = """
     import torch, pleat_test_support as t
     from torch.func import grad, vmap, jacrev, jacfwd, hessian, functional_call, vjp
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(24, 48), torch.nn.Tanh(), torch.nn.Linear(48, 4))
+    model = torch.nn.Sequential(torch.nn.Linear(24, 48), torch.nn.Tanh(), t.Gate(), torch.nn.Linear(48, 4))
     parameters = dict(model.named_parameters())
     x, y = t.noise(32, 24, seed=1), t.noise(32, 4, seed=2)
     def loss(p, x, y):
@@ -650,7 +654,7 @@ TRACED = """
     import torch, warnings, pleat_test_support as t
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8))
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), t.Gate(), torch.nn.Linear(64, 8))
     x = t.noise(128, 32, seed=1)
     traced = torch.jit.trace(model, x)
     results = []
@@ -689,7 +693,7 @@ WATCHED = """
 @pytest.mark.smoke
 def test_a_dispatch_mode_sees_the_operators_of_the_script_only(run_pair, identical):
     """The first saved tensor of the process is saved under a mode that logs, and refuses some operators."""
-    pair = run_pair(WATCHED, conf=LOSSLESS)
+    pair = run_pair(short_without_loss(WATCHED, LOSSLESS), conf=LOSSLESS)
     pair.stock.check()
     identical(pair.pleat.active(encoded=1).json, pair.stock.json)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import ASSUMED, LOSSLESS, LOSSY
+from conftest import LOSSLESS, LOSSY
 
 RUN_LAYERS = """
     import torch, pleat_test_support as t
@@ -12,7 +12,7 @@ RUN_LAYERS = """
         results = []
         for step in range(steps):
             layer.zero_grad()
-            leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+            leaves = [t.activations(x) if x.is_floating_point() else x for x in inputs]
             outputs = layer(*[x * 1.0 if x.is_floating_point() else x for x in leaves])
             tensors = []
             def visit(o):
@@ -21,7 +21,7 @@ RUN_LAYERS = """
                 else:
                     tensors.append(o)
             visit(outputs)
-            loss = sum((o * t.noise(*o.shape, seed=7)).sum() for o in tensors if o.requires_grad)
+            loss = sum(t.total(o * t.noise(*o.shape, seed=7)) for o in tensors if o.requires_grad)
             del outputs, tensors
             loss.backward()
             results.append({"inputs": [x.grad for x in leaves if x.is_floating_point()],
@@ -72,7 +72,7 @@ ALL_LAYERS = (
 @pytest.mark.parametrize("conf", [LOSSLESS, LOSSLESS + ",when:forward_end"])
 def test_every_layer_is_bit_identical_to_stock_without_loss(run_pair, identical, conf):
     pair = run_pair(ALL_LAYERS, conf=conf)
-    stock, pleat = pair.stock.check().json["results"], pair.pleat.active(encoded=100).json["results"]
+    stock, pleat = pair.stock.check().json["results"], pair.pleat.active(encoded=40).json["results"]
     wrong = []
     for name in LAYERS:
         try:
@@ -83,7 +83,7 @@ def test_every_layer_is_bit_identical_to_stock_without_loss(run_pair, identical,
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("conf", [ASSUMED, ASSUMED + ",place:inplace"])
+@pytest.mark.parametrize("conf", [LOSSY, LOSSY + ",place:inplace"])
 def test_every_layer_is_near_stock_at_four_bits(run_pair, close, identical, conf):
     pair = run_pair(ALL_LAYERS, conf=conf)
     stock, pleat = pair.stock.check().json["results"], pair.pleat.active(encoded=50).json["results"]

@@ -277,6 +277,10 @@ def test_the_optimizer_decides_which_noise_counts(profiled, kind, conf, objectiv
     assert f"% of the {objective} (uniform" in result.stderr
 
 
+by_single_passes = pytest.mark.not_as_shipped("about the measurement by one pass for each tensor, or held against it")
+
+
+@by_single_passes
 def test_verify_holds_each_prediction_against_its_noise(profiled):
     """One pass for each unit, after the measurement: its predicted noise against its actual noise."""
     _, result = profiled(conf="bits:3,sensitivity:exact,verify:1")
@@ -322,6 +326,7 @@ def test_measurements_of_several_bursts_are_kept_in_order(profiled, tmp_path):
             assert all(n >= 0 and math.isfinite(n) for _, *noise in unit["measurements"] for n in noise)
 
 
+@by_single_passes
 @pytest.mark.parametrize("how, each", [("gact", 2), ("gact_code", 3)])
 def test_measured_as_gact_does(profiled, tmp_path, how, each):
     """Two or three passes for each tensor, all of them noisy, find about the same as one pass with one noisy tensor."""
@@ -547,6 +552,7 @@ def test_a_budget_that_is_no_size_is_one_line(run_script, budget):
     assert result.stderr.count("\n") == 1 and f"budget:{budget}" in result.stderr
 
 
+@by_single_passes
 def test_restored_bytes_are_disturbed_like_saved_ones(profiled, tmp_path):
     """Values that were rounded to a few levels too: a codec of the same width would give them back as they are."""
     of_values, _ = profiled("tied", conf="bits:lossless,sensitivity:exact", steps=10, file=tmp_path / "a")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import ASSUMED, LOSSLESS, LOSSY
+from conftest import LOSSLESS, LOSSY
 
 LOOPS = """
     import os, torch, pleat_test_support as t
@@ -11,6 +11,7 @@ LOOPS = """
     made = torch.nn.Linear(H, H)
     wide = torch.nn.Linear(H, 2 * H)
     cell = torch.nn.LSTMCell(H, H)
+    head = torch.nn.Linear(H, 8)
     w = torch.nn.Parameter(t.noise(H, seed=1))
     data = t.noise(T, B, H, seed=2)
 
@@ -73,11 +74,11 @@ LOOPS = """
 
     loops = [rows, lstm_cell, halves, columns, four_in_turn, rows_of_a_users_function, columns_of_a_users_function,
              two_at_a_time_of_a_users_function]
-    parameters = [*made.parameters(), *wide.parameters(), *cell.parameters(), w]
+    parameters = [*made.parameters(), *wide.parameters(), *cell.parameters(), *head.parameters(), w]
     def run(loop):
         for parameter in parameters:
             parameter.grad = None
-        loop().square().mean().backward()
+        head(loop()).square().mean().backward()
         return [parameter.grad for parameter in parameters if parameter.grad is not None]
 """
 
@@ -93,17 +94,17 @@ WORK = LOOPS + """
 """
 
 
-@pytest.mark.parametrize("conf", [LOSSLESS, ASSUMED])
+@pytest.mark.parametrize("conf", [LOSSLESS, LOSSY + ",trust:Product"])
 def test_a_loop_over_slices_restores_little_more_than_was_compressed(run_pair, identical, close, conf):
     pair = run_pair(WORK, conf=conf)
-    stock, pleat = pair.stock.check().json, pair.pleat.active().json
+    stock, pleat = pair.stock.check().json, pair.pleat.active(encoded=0 if conf == LOSSLESS else 1).json
     for loop, expected in stock["gradients"].items():
         if conf == LOSSLESS:
             identical(pleat["gradients"][loop], expected)
         else:
             close(pleat["gradients"][loop], expected, relative=0.3)
-    for loop, (source, decoded) in pleat["work"].items():
-        assert 0 < decoded <= 2.5 * source, loop  # the whole for each slice: 10 to 60 times
+    for loop, (source, decoded) in pleat["work"].items() if conf != LOSSLESS else ():  # held as they are
+        assert 0 < decoded <= 3 * source, loop  # the whole for each slice: 10 to 60 times
 
 
 PEAK = LOOPS + """
@@ -144,7 +145,7 @@ WRITTEN = LOOPS + """
     for hidden in (False, True):
         for column in (False, True):
             seen = []
-            x = made(data.view(B, T, H) if column else data)
+            x = (t.two_values(T, B, H, seed=2) + 0 * w).view(*((B, T, H) if column else (T, B, H)))
             slices = [x[:, time] if column else x[time] for time in range(8)]
             loss = sum(Writes.apply(each).sum() for each in slices)
             saved = {t.digest(each) for each in slices}

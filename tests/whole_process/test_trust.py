@@ -90,6 +90,7 @@ def test_a_trusted_function_bears_noise_once_a_path_is_closed_and_a_closing_one_
     assert (function > 0) == (not bear_noise)
 
 
+@pytest.mark.not_as_shipped("about `rule:operands`, the rule of yardsticks")
 def test_trust_is_no_case_beyond_doubt(run_pair):
     pair = run_pair(WAYS, conf=f"{CONF},trust:+Product,rule:operands")
     stock, pleat = pair.stock.check().json, pair.pleat.check().json
