@@ -35,7 +35,7 @@ sys.path[:0] = [str(SCENES), str(SCENES.parent)]
 
 import judge  # noqa: E402
 
-COMMON = "min_bytes:0,copy_raw:1"
+COMMON = "min_bytes:0"
 LEGS = {"4": f"bits:4,{COMMON}", "8": f"bits:8,{COMMON}", "yardstick": f"bits:4,{COMMON},rule:operands"}
 SECONDS = 300  # for one scene
 

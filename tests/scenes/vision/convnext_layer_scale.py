@@ -31,8 +31,8 @@ def make(rng):
 
     def step(i):
         generator = torch.Generator().manual_seed(i)
-        label = torch.randint(10, (8,), generator=generator)
-        x = torch.randn(8, 3, 32, 32, generator=generator) + (label[:, None, None, None] - 4.5) / 5
+        label = torch.randint(10, (32,), generator=generator)
+        x = torch.randn(32, 3, 32, 32, generator=generator) + (label[:, None, None, None] - 4.5) / 5
         return F.cross_entropy(model(x), label)
 
     return model, step
