@@ -23,7 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 import pytest
 
-from forked import ForkServer, close_all, variables_of
+import as_shipped
+from as_shipped import pytest_itemcollected, pytest_runtest_protocol  # noqa: F401, hooks
+from forked import ForkServer, close_all
 
 pytest_plugins = ["cpu_seconds", "rotating"]
 
@@ -197,8 +199,9 @@ class Runner:
         if preload:
             env["LD_PRELOAD"] = str(self.library_of())
             if conf is not None:
-                env |= variables_of(conf)
+                env |= as_shipped.variables_of(conf)
         env.update(extra or {})
+        as_shipped.check(env)
         return env
 
     def run(
@@ -224,7 +227,7 @@ class Runner:
         variables = {"PLEAT_TEST_RESULTS": str(results)}
         if forked:
             if preload and conf is not None:
-                variables |= variables_of(conf)
+                variables |= as_shipped.variables_of(conf)
             server, path = self.fork_server(preload, threads), self._path(source)
             drawn = self.draw.includes(f"{path.name} {conf} {args}")
             wind_down = preload and (drawn or "trace:" in (conf or ""))

@@ -11,9 +11,10 @@ import threading
 import numpy
 import pytest
 
+from as_shipped import variables_of
 from codings import NOISE, with_kernels
 from conftest import IN_CI, assert_close, assert_identical, clean_environment, decode, flatten
-from forked import ForkServer, close_all, variables_of
+from forked import ForkServer, close_all
 
 HERE = pathlib.Path(__file__).resolve().parent
 

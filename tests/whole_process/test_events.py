@@ -2,8 +2,8 @@
 
 import pytest
 
+from as_shipped import variables_of
 from conftest import LOSSY, STOCK_ONLY, missing
-from forked import variables_of
 
 pytestmark = pytest.mark.skipif(STOCK_ONLY, reason="needs Pleat")
 
