@@ -55,6 +55,9 @@ struct Unit {
   std::uint64_t bytes = 0;          // of these, uncompressed
   std::uint64_t payload_bytes = 0;  // as they were kept when the row was written
   std::uint8_t width = 0;           // as it was then; 0: exact
+  // The steps to the width, "profile:3" (torch_bridge/core/decision.h); empty: unknown, as in
+  // version 1.
+  std::vector<std::string> trail;
   // Why the width is no choice of ours: "mask", "no_proof", "alive", ... Empty: noise is allowed.
   std::string fixed;
   std::uint8_t floor = 1;                 // the least width allowed
@@ -102,7 +105,7 @@ enum class ReadStatus : std::uint8_t {
   kOk,
   kMissing,     // there is no such file: a run may make one
   kForeign,     // it is not a profile: never overwritten
-  kDamaged,     // a profile, but broken or of another version: never overwritten either
+  kDamaged,     // a profile, but broken or of a later version: never overwritten either
   kUnreadable,  // the system refuses: `message` says why
 };
 struct ReadResult {

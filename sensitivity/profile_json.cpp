@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 using Kind = Json::value_t;
 
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;  // version 1 has no trails
 // A text is a profile if it has this mark near its start.
 constexpr std::string_view kMark = "\"pleat_profile\"";
 constexpr std::size_t kMarkWithin = 4096;
@@ -28,6 +28,7 @@ constexpr std::size_t kDeepest = 15;  // lists and objects in each other
 constexpr std::size_t kMostUnits = 1'000'000;
 constexpr std::size_t kMostCharacters = 4096;  // of a name
 constexpr std::size_t kMostDimensions = 64;
+constexpr std::size_t kMostSteps = 8;  // of a trail
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 43;
 constexpr std::uint64_t kMostCount = std::uint64_t{1} << 53;
 constexpr double kMostNumber = 1e100;
@@ -58,6 +59,7 @@ void unit_fields(Fields& fields, Row& unit) {
   fields.whole("bytes", unit.bytes, 0, kMostBytes);
   fields.whole("payload_bytes", unit.payload_bytes, 0, kMostBytes);
   fields.width("width", unit.width);
+  fields.value("trail", unit.trail);
   fields.value("fixed", unit.fixed);
   if (!Fields::kWrites || unit.floor != 1) fields.whole("floor", unit.floor, 1, 8);
   fields.value("floor_reason", unit.floor_reason);
@@ -220,6 +222,7 @@ void read_unit(const Json& row, Unit& unit) {
   Reading fields(row);
   unit_fields(fields, unit);
   if (unit.shape.size() > kMostDimensions) refuse("\"shape\": too many dimensions");
+  if (unit.trail.size() > kMostSteps) refuse("\"trail\": too many steps");
   check_costs(unit.costs);
 }
 
@@ -253,8 +256,8 @@ Profile profile_of(const Json& json) {
   Reading fields(json);
   fields.field("pleat_profile", [](const Json& value) {
     const std::uint64_t version = whole_of(value, 0, kMostCount);
-    if (version != kVersion)
-      refuse("version " + std::to_string(version) + ", and this Pleat reads version " +
+    if (version < 1 || version > kVersion)
+      refuse("version " + std::to_string(version) + ", and this Pleat reads versions 1 to " +
              std::to_string(kVersion));
   });
   if (!json.contains("pleat_profile") || !json.contains("units"))

@@ -102,7 +102,7 @@ TEST_F(ProfileFile, OtherFilesAreLeftAsTheyAre) {
 TEST_F(ProfileFile, BrokenProfilesAndThoseOfOtherVersionsAreLeftAsTheyAre) {
   const std::string whole = to_json(full_profile());
   for (const std::string& other :
-       {whole.substr(0, whole.size() / 2), std::string(R"({"pleat_profile": 2})"),
+       {whole.substr(0, whole.size() / 2), std::string(R"({"pleat_profile": 3})"),
         whole + std::string(100'000, 'x')}) {
     put(other);
     expect_left_alone(ReadStatus::kDamaged);

@@ -19,7 +19,7 @@ namespace {
 using testing::expect_equal;
 using testing::full_profile;
 
-const std::string kStart = R"({"pleat_profile": 1, "units": [)";
+const std::string kStart = R"({"pleat_profile": 2, "units": [)";
 
 // The text of a profile of one unit with these fields.
 std::string text_with(const std::string& fields) {
@@ -48,16 +48,18 @@ TEST(ProfileJson, IsTheTextThatPeopleExpect) {
   profile.units[0].type = "float32";
   profile.units[0].shape = {2, 3};
   profile.units[0].width = 4;
+  profile.units[0].trail = {"bits:3", "wide_steps:4"};
   profile.units[0].costs = {{4, 10, 1}, {0, 24, 0}};
   profile.units[0].measurements = {{5, 0.25}};
   profile.units[0].results = {1};
   profile.units[1].key = 0xABCDEF0123456789ULL;
   EXPECT_EQ(to_json(profile),
-            "{\"pleat_profile\": 1, \"steps\": 2, \"bits\": 4, \"objective\": \"gradient\", "
+            "{\"pleat_profile\": 2, \"steps\": 2, \"bits\": 4, \"objective\": \"gradient\", "
             "\"passes\": 0, \"seconds\": 0, "
             "\"units\": [\n"
             "{\"key\": \"0x000000000000002a\", \"type\": \"float32\", \"shape\": [2, 3], "
             "\"tensors\": 1, \"bytes\": 0, \"payload_bytes\": 0, \"width\": 4, "
+            "\"trail\": [\"bits:3\", \"wide_steps:4\"], "
             "\"costs\": [[4, 10, 1], [0, 24, 0]], \"measurements\": [[5, 0.25]], "
             "\"results\": [\"0x0000000000000001\"]},\n"
             "{\"key\": \"0xabcdef0123456789\", "
@@ -132,7 +134,9 @@ TEST(ProfileJson, EveryTruncationIsRefused) {
 }
 
 TEST(ProfileJson, OtherVersionsAreNamed) {
-  expect_refused(R"({"pleat_profile": 2, "units": []})", "version 2");
+  expect_refused(R"({"pleat_profile": 3, "units": []})",
+                 "version 3, and this Pleat reads versions 1 to 2");
+  expect_refused(R"({"pleat_profile": 0, "units": []})", "version 0");
   expect_refused(R"({"pleat_profile": "1", "units": []})", "\"pleat_profile\"");
   expect_refused(R"({"units": [], "x": {"pleat_profile": 1}})", "missing");
   expect_refused(R"({"pleat_profile": 1})", "missing");
@@ -250,8 +254,8 @@ TEST(ProfileJson, TenMillionUnitsAreRefusedBySize) {
   EXPECT_EQ(result.message, "it has more than 32 MiB");
 }
 
-// A text as the version before this one wrote it.
-TEST(ProfileJson, AnOlderTextIsReadAndWrittenAsItWas) {
+// A text as version 1 had it.
+TEST(ProfileJson, AnOlderTextIsReadAndWrittenAsTheSameOfThisVersion) {
   const std::string text =
       R"({"pleat_profile": 1, "torch": "2.11.0", "steps": 12, "bits": 2.5, "objective": "update", )"
       R"("passes": 16, "seconds": 0.1, "beside": 77, "at_peak": 0.75, "units": [)"
@@ -264,7 +268,19 @@ TEST(ProfileJson, AnOlderTextIsReadAndWrittenAsItWas) {
       "\n]}\n";
   const ReadResult result = from_json(text);
   ASSERT_EQ(result.status, ReadStatus::kOk) << result.message;
-  EXPECT_EQ(to_json(result.profile), text);
+  EXPECT_TRUE(result.profile.units[0].trail.empty());
+  const std::string version = R"({"pleat_profile": 2)";
+  EXPECT_EQ(to_json(result.profile), version + text.substr(version.size()));
+}
+
+TEST(ProfileJson, ABrokenTrailIsRefused) {
+  std::string steps = R"("bits:4")";
+  for (int i = 1; i < 8; ++i) steps += R"(, "pole:0")";
+  EXPECT_EQ(from_json(text_with(R"("trail": [)" + steps + "]")).status, ReadStatus::kOk);
+  expect_refused(text_with(R"("trail": [)" + steps + R"(, "pole:0"])"),
+                 "\"trail\": too many steps");
+  expect_refused(text_with(R"("trail": [4])"), "\"trail\": not a text");
+  expect_refused(text_with(R"("trail": "bits:4")"), "\"trail\": not a list");
 }
 
 TEST(ProfileJson, MoreThanAMillionUnitsAreRefused) {

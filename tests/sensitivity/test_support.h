@@ -34,6 +34,7 @@ inline Unit full_unit(std::uint64_t key) {
   unit.bytes = 1 << 20;
   unit.payload_bytes = 70'000;
   unit.width = 3;
+  unit.trail = {"profile:3", "a name of \"another\":8", "pole:0"};
   unit.fixed = "mask";
   unit.floor = 2;
   unit.floor_reason = "sides";
@@ -74,6 +75,7 @@ inline void expect_equal(const Unit& a, const Unit& b) {
   EXPECT_EQ(a.bytes, b.bytes);
   EXPECT_EQ(a.payload_bytes, b.payload_bytes);
   EXPECT_EQ(a.width, b.width);
+  EXPECT_EQ(a.trail, b.trail);
   EXPECT_EQ(a.fixed, b.fixed);
   EXPECT_EQ(a.floor, b.floor);
   EXPECT_EQ(a.floor_reason, b.floor_reason);

@@ -75,6 +75,22 @@ def test_the_table_says_who_what_and_why(profile, write):
     assert "\x1b" not in text
 
 
+def test_trails_are_told_in_words(profile, asked, write):
+    """Of a file of the version before this one there are none."""
+    known = whole([unit(0, 4096, trail=["profile:3", "wide_steps:4", "attention:8"]), mask(0xA0) | {"trail": ["shape:0"]},
+                   unit(1, 4096, trail=["bits:4", "pole:0"]), unit(2, 4096)], pleat_profile=2)  # fmt: skip
+    rows = profile("show", "--why", write(known)).stdout.splitlines()[-4:]
+    assert [re.split(r" {2,}", row)[-1] for row in rows] == [
+        "asked 3 by profile; 4: wider steps than 1/2; 8: multiplied with a softmax, as in attention",
+        "only its shape is read",
+        "asked 4 by the option `bits`; exact: a division, logarithm, comparison or loss follows",
+        "new",
+    ]
+    assert [row["trail"] for row in asked("show", write(known))["units"]] == [row.get("trail", []) for row in known["units"]]
+    assert "asked" not in profile("show", write(known)).stdout
+    assert profile("show", "--why", write(SMALL)).stdout == profile("show", write(SMALL)).stdout
+
+
 def decreasing(values):
     known = [value for value in values if value is not None]
     assert values == known + [None] * (len(values) - len(known)) and len(known) > 1

@@ -34,6 +34,10 @@ def test_there_is_a_summary_of_each_trace():
 def test_a_trace_of_version_1_is_summed_up_as_before(summary, trace, name):
     now = summary(trace(name))
     del now["file"]
+    for device in now["devices"]:  # whose trails are one reason
+        of = device["compression"]
+        assert all(row.pop("trail") == row["reason"] for row in of["reasons"])
+        assert all(row.pop("trail") == row["why"] for row in of["exact"])
     assert now == SUMMARIES[name]
 
 

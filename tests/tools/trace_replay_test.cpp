@@ -272,8 +272,8 @@ TEST(TraceReplay, CompressionIsSummedByPlaceAndReason) {
   EXPECT_EQ(compression.all().payload_bytes, 25);
   EXPECT_EQ(compression.all().held_bytes, 60);
   EXPECT_EQ(compression.all().restored, 1u);
-  ASSERT_EQ(compression.reasons().size(), 1u);
-  EXPECT_EQ(compression.reasons()[0].reason, "noise is not allowed");
+  ASSERT_EQ(compression.held().size(), 1u);
+  EXPECT_EQ(compression.held()[0].trail, "noise is not allowed");
   ASSERT_EQ(compression.lines().size(), 1u);
   EXPECT_EQ(file->definitions().string(compression.lines()[0].op), "aten::mm");
 }

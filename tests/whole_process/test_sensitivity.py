@@ -315,6 +315,23 @@ def test_a_profile_is_used_from_the_first_step_on(profiled, tmp_path):
     assert found["noise"] <= found["uniform_noise"]
 
 
+def test_a_profile_of_the_version_before_is_used_and_gets_trails(profiled, tmp_path):
+    file = tmp_path / "kept.pleat"
+    first, _ = profiled(conf="bits:3,sensitivity:on", file=file)
+    chosen = {key: unit for key, unit in units(first).items() if unit.get("costs")}
+    trails = {key: unit["trail"] for key, unit in chosen.items()}
+    assert {key: trail[0] for key, trail in trails.items()} == {
+        key: f"profile:{unit['width']}" for key, unit in chosen.items()
+    }
+    for unit in first["units"]:
+        unit.pop("trail", None)
+    file.write_text(json.dumps(first | {"pleat_profile": 1}))
+    again, used = profiled(conf="bits:3", steps=4, file=file)
+    assert used.stats["sensitivity"]["measured"] == len(chosen) and used.stderr == ""
+    assert again["pleat_profile"] == 2
+    assert {key: units(again)[key]["trail"] for key in trails} == trails, "of what was asked, and of what was stored"
+
+
 def test_measurements_of_several_bursts_are_kept_in_order(profiled, tmp_path):
     file = tmp_path / "kept.pleat"
     profiled(conf="bits:4,sensitivity:on,refresh:5", steps=22, file=file)

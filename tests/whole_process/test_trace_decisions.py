@@ -1,6 +1,8 @@
 """Decisions in a trace: the planned coding without compression, the rule that allows noise, tensors left alone, and the
 running module of torch.nn."""
 
+import json
+import subprocess
 import textwrap
 
 import pytest
@@ -117,6 +119,31 @@ def test_the_trace_names_the_rule_for_noise_and_the_reasons_against_it(run_scrip
     left = [row for row in rows if row["kind"] == "left"]
     assert [(row["op"], row["bytes"], row["device"]) for row in left] == [("foreign_storage", 256 * 160 * 4, "host")]
     assert left[0]["line"] == next(n for n, text in enumerate(script.splitlines()) if "# left alone" in text)
+
+
+def test_the_profile_and_the_trace_show_one_trail(run_script, events, summarised, command, tmp_path):
+    """The widths of payloads are known when they are restored: an argument of GELU needs narrower steps than 3 bits have."""
+    file, trace = tmp_path / "a.profile", tmp_path / "a.trace"
+    script = TRACING + textwrap.dedent("""
+        class Scores(Net):
+            def forward(self, x):
+                return super().forward(x).log_softmax(1).mul(self.outer(x).clamp(0, 1)) / torch.norm(self.middle(x))
+        train(Scores(), None, 4)
+        t.emit(requested=0)
+    """)
+    run = run_script(script, conf=f"bits:3,profile:{file},trace:{trace}", args=[tmp_path])
+    assert run.returncode == 0, run.stderr
+    units = [unit for unit in json.loads(file.read_text())["units"] if unit.get("trail")]
+    in_profile = {" ".join(unit["trail"]) for unit in units}
+    words = subprocess.run([command, "profile", "show", "--why", file], capture_output=True, text=True, check=True).stdout
+    rows = events(trace)
+    decided = {row["record"]: row["op"] for row in rows if row["kind"] == "decided"}
+    in_trace = {decided[row["record"]] for row in rows if row["kind"] == "restore"}
+    assert {"bits:3", "pole:0", "sides:0"} < in_profile <= in_trace, (in_profile, in_trace)
+    assert "bits:3 wide_steps:4" in in_trace
+    assert "asked 3 by the option `bits`\n" in words and "exact: a division, logarithm, comparison or loss follows\n" in words
+    found = summarised(trace)["host"]["compression"]["exact"]
+    assert found and all(row["trail"].endswith(f"{row['why']}:0") and row["trail"] in in_trace for row in found)
 
 
 # ---- modules ---------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ Exit code of check: 0, good; 1, of use, with warnings; 2, of no use. Of diff: 1,
 Of all: 2, a file is no profile, or an output cannot be written.
 
 Examples:
-  pleat profile show model.profile --sort share --bits 3
+  pleat profile show model.profile --sort share --bits 3 --why
   pleat profile curve model.profile --html model.html
   pleat profile diff before.profile after.profile
   pleat profile check model.profile && echo good)text";
@@ -259,6 +259,8 @@ void add_profile_commands(CLI::App& app, ProfileCommands& commands) {
   add_profile_sort(*commands.diff, request.sort);
   add_profile_sort(*commands.show, request.sort);
   add_profile_bits(*commands.show, request.bits);
+  commands.show->add_flag("--why", request.why,
+                          "how each unit came to its width when it was written");
   for (CLI::App* command : {commands.show, commands.curve})
     command->add_option("--html", request.html, "write a page with pictures to this file, too")
         ->type_name("OUT");

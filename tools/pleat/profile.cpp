@@ -127,7 +127,7 @@ int show_profile(const ProfileRequest& request) {
   to.values(summary(figures));
   to.text(file_line(request.file, *profile));
   put_heading(to, figures);
-  to.table("units", "\n", unit_table(rows));
+  to.table("units", "\n", unit_table(rows, request.why));
   const bool printed = put(to, request.as_json);
   const bool drawn = write_page(request, figures);
   return printed && drawn ? 0 : kProfileTrouble;

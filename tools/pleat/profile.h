@@ -24,6 +24,7 @@ struct ProfileRequest {
   std::string sort = "backward";  // one of the above
   std::optional<double> bits;     // 1..8; none: those of the profile
   std::string html;               // empty: none
+  bool why = false;               // `show`: the trail of each width
 };
 
 // Each prints to stdout and returns the exit code. A file that is no profile, or an output that

@@ -92,7 +92,7 @@ struct CurvePoint {
 
 // ---- tables ----
 
-[[nodiscard]] Table unit_table(const std::vector<UnitFigures>& rows);
+[[nodiscard]] Table unit_table(const std::vector<UnitFigures>& rows, bool with_trail = false);
 // `known`: a unit is measured.
 [[nodiscard]] Table curve_table(const std::vector<CurvePoint>& curve, bool known);
 

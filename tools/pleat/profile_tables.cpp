@@ -1,10 +1,12 @@
 // The tables of a profile's units and of its curve, for text, JSON and a page.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
 #include "profile_figures.h"
 #include "torch_bridge/core/option_text.h"
+#include "trace/trail.h"
 
 namespace pleat::cli {
 namespace {
@@ -13,21 +15,22 @@ Cell word(const std::string& text) { return {text, bridge::printable(text)}; }
 
 }  // namespace
 
-Table unit_table(const std::vector<UnitFigures>& rows) {
+Table unit_table(const std::vector<UnitFigures>& rows, bool with_trail) {
   Table table({name_column("producer", "producer"), name_column("reader", "reader"),
                name_column("type and shape", "", 3), figure_column("tensors", "tensors", 2),
                figure_column("MB", "bytes"), figure_column("bits", "width"),
                figure_column("uniform", "uniform_width", 1),
                figure_column("payload MB", "payload_bytes", 4),
                figure_column("sensitivity", "sensitivity"), figure_column("share", "share"),
-               name_column("why", "why"), json_columns()});
+               with_trail ? word_column("why", "why") : name_column("why", "why"), json_columns()});
   for (const UnitFigures& row : rows) {
     const sensitivity::Unit& unit = *row.unit;
     Json more = identity(unit);
     more.update({{"lossy", row.lossy},
                  {"measured", row.measured},
                  {"uniform_payload_bytes", row.uniform_bytes},
-                 {"noise", number(row.noise)}});
+                 {"noise", number(row.noise)},
+                 {"trail", unit.trail}});
     table.add({word(unit.producer),
                word(unit.reader),
                word(form_of(unit)),
@@ -38,7 +41,9 @@ Table unit_table(const std::vector<UnitFigures>& rows) {
                {row.payload_bytes, megabytes(row.payload_bytes)},
                {number(row.sensitivity), noise_text(row.sensitivity)},
                {number(row.share), share_text(row.share)},
-               word(why(row)),
+               {why(row), with_trail && !unit.trail.empty()
+                              ? trace::trail_words(fmt::format("{}", fmt::join(unit.trail, " ")))
+                              : bridge::printable(why(row))},
                {std::move(more), ""}});
   }
   return table;

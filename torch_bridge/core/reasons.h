@@ -1,10 +1,12 @@
-// Reasons that the bridge counts and its report prints. Torch-free.
+// Reasons that the bridge counts and reports. Torch-free.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace pleat::bridge {
 
@@ -59,28 +61,70 @@ enum class Reason : std::uint8_t {
 
 using ReasonCounts = Counts<Reason>;
 
+// Rows of the enums below: name in code and in files, and the words of a user behind a width, as in
+// "8: an exponential reads it".
+#define PLEAT_EXACTNESS(ROW)                                                                      \
+  ROW(kMayBearNoise, "may_bear_noise", "nothing is coded (bits:off), or coding gains too little") \
+  ROW(kOperator, "operator", "the operator bears no noise")                                       \
+  ROW(kFunction, "function", "saved by a function that Pleat cannot look into")                   \
+  ROW(kPole, "pole", "a division, logarithm, comparison or loss follows")                         \
+  ROW(kFunctionBehind, "function_behind", "a function that Pleat cannot look into follows")       \
+  ROW(kNoProof, "no_proof", "nothing that follows shows noise to be harmless")                    \
+  ROW(kNoRoom, "no_room", "memory was short before a proof came")                                 \
+  ROW(kComputedWeight, "computed_weight", "computed from weights alone")                          \
+  ROW(kDerivative, "derivative", "results of derivatives are made of it")                         \
+  ROW(kInBackward, "in_backward", "saved while backward runs")                                    \
+  ROW(kRule, "rule", "the option `rule` says so")                                                 \
+  ROW(kAssigned, "assigned", "its bits by sensitivity say so")
+// Widths that are asked for, then of a save, of the saves of one storage, of the payload.
+#define PLEAT_OTHER_WHYS(ROW)                                                              \
+  ROW(kBits, "bits", "by the option `bits`")                                               \
+  ROW(kProfile, "profile", "by profile")                                                   \
+  ROW(kBudget, "budget", "by budget")                                                      \
+  ROW(kDistrusted, "distrusted", "by the option `bits`, as a check distrusts the profile") \
+  ROW(kExactType, "exact_type", "no float that needs a gradient, or bits:lossless")        \
+  ROW(kShape, "shape", "only its shape is read")                                           \
+  ROW(kSides, "sides", "only the sides of its values are read")                            \
+  ROW(kOwnOperator, "own_operator", "the operator that saves it needs as many")            \
+  ROW(kAttention, "attention", "multiplied with a softmax, as in attention")               \
+  ROW(kOwnSum, "own_sum", "divided by its own sum, as in a softmax")                       \
+  ROW(kExponential, "exponential", "an exponential reads it")                              \
+  ROW(kSeveralSaves, "several_saves", "its saves disagree")                                \
+  ROW(kLeftOut, "left_out", "more steps than the trail has room for")                      \
+  ROW(kWideSteps, "wide_steps", "wider steps than 1/2")                                    \
+  ROW(kWideExponents, "wide_exponents", "wider steps than 1/8")                            \
+  ROW(kValues, "values", "its values need as many")                                        \
+  ROW(kLesson, "lesson", "the steps of earlier payloads were too wide")
+#define PLEAT_WHY_CODE(code, name, words) code,
+#define PLEAT_WHY_TEXT(code, name, words) WhyText{name, words},
+
 // Why a floating tensor that could have been lossy is exact: counted when the tensor is stored.
-enum class Exactness : std::uint8_t {
-  kMayBearNoise,    // it is not exact
-  kOperator,        // the operator that saves it bears no noise
-  kFunction,        // a function that we cannot look into saves it
-  kPole,            // a path from there meets a pole, a comparison or a loss
-  kFunctionBehind,  // a path meets a function that we cannot look into
-  kNoProof,         // backward began, and no path had met anything that closes it
-  kNoRoom,          // memory was short before a proof came
-  kComputedWeight,  // it is computed from weights alone
-  kDerivative,      // results of derivatives are made of it
-  kInBackward,      // saved while a backward pass runs
-  kRule,            // the option `rule` allows no noise there
-  kAssigned,        // it may bear noise, but its key is to be exact
-  kCount,
+enum class Exactness : std::uint8_t { PLEAT_EXACTNESS(PLEAT_WHY_CODE) kCount };
+// Why a saved tensor has its width: a step of a Decision's trail (decision.h).
+enum class Why : std::uint8_t {
+  PLEAT_EXACTNESS(PLEAT_WHY_CODE) PLEAT_OTHER_WHYS(PLEAT_WHY_CODE) kCount
 };
+struct WhyText {
+  std::string_view name, words;
+};
+inline constexpr std::array kWhyTexts{PLEAT_EXACTNESS(PLEAT_WHY_TEXT)
+                                          PLEAT_OTHER_WHYS(PLEAT_WHY_TEXT)};
+
+[[nodiscard]] constexpr std::string_view name_of(Why why) noexcept {
+  return why < Why::kCount ? kWhyTexts[static_cast<std::size_t>(why)].name : "?";
+}
+// kCount: no reason has the name.
+[[nodiscard]] constexpr Why why_named(std::string_view name) noexcept {
+  std::size_t i = 0;
+  while (i < kWhyTexts.size() && kWhyTexts[i].name != name) ++i;
+  return static_cast<Why>(i);
+}
+// Of a trail in a file: "profile:3".
+[[nodiscard]] inline std::string step_text(Why why, unsigned width) {
+  return std::string(name_of(why)) + ':' + std::to_string(width);
+}
 [[nodiscard]] constexpr const char* exactness_name(Exactness why) noexcept {
-  constexpr std::array kNames{"may_bear_noise",  "operator",    "function", "pole",
-                              "function_behind", "no_proof",    "no_room",  "computed_weight",
-                              "derivative",      "in_backward", "rule",     "assigned"};
-  static_assert(kNames.size() == static_cast<std::size_t>(Exactness::kCount));
-  return why < Exactness::kCount ? kNames[static_cast<std::size_t>(why)] : "?";
+  return name_of(static_cast<Why>(why)).data();
 }
 
 using ExactnessCounts = Counts<Exactness>;

@@ -58,22 +58,23 @@ std::size_t storage_bytes(const at::Tensor& tensor) noexcept {
   return bytes && *bytes > 0 ? static_cast<std::size_t>(*bytes) : 0;
 }
 
-void note_decision(Runtime& runtime, const Decision& decision, const at::Tensor& tensor) noexcept {
+void note_eligibility(Runtime& runtime, const Eligibility& found,
+                      const at::Tensor& tensor) noexcept {
   const std::size_t bytes = storage_bytes(tensor);
-  runtime.reasons.add(decision.reason, bytes);
-  if (tracing() && !decision.eligible()) [[unlikely]]
-    trace_left(decision.reason,
-               decision.backend != nullptr ? decision.backend->heap().device().value
-                                           : allocator::HeapTable::kHost,
-               decision.block, bytes);
+  runtime.reasons.add(found.reason, bytes);
+  if (tracing() && !found.eligible()) [[unlikely]]
+    trace_left(found.reason,
+               found.backend != nullptr ? found.backend->heap().device().value
+                                        : allocator::HeapTable::kHost,
+               found.block, bytes);
 }
 
 class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, private LateLink {
  public:
-  // The decision is made in pack.
+  // Judged in pack.
   explicit SavedTensorHooks(Runtime& runtime) : runtime_(runtime) {}
-  SavedTensorHooks(Runtime& runtime, const Decision& decision, const SaveContext& context)
-      : runtime_(runtime), decision_(decision), context_(context) {}
+  SavedTensorHooks(Runtime& runtime, const Eligibility& eligibility, const SaveContext& context)
+      : runtime_(runtime), eligibility_(eligibility), context_(context) {}
 
   ~SavedTensorHooks() override { untag(saved_); }
   SavedTensorHooks(const SavedTensorHooks&) = delete;
@@ -82,15 +83,15 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   // Under NoGradGuard, at record time. Never throws: on a failure the tensor is kept as it is.
   void call_pack_hook(const at::Tensor& tensor) override {
     const SampledTimer timer(runtime_);
-    if (!decision_) {
-      decision_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Decision{};
-      note_decision(runtime_, *decision_, tensor);
+    if (!eligibility_) {
+      eligibility_ = runtime_.tagging() ? judge(runtime_, tensor, context_) : Eligibility{};
+      note_eligibility(runtime_, *eligibility_, tensor);
       find_nodes(runtime_, tensor);
     }
-    const Save save{runtime_, tensor, *decision_, context_};
+    const Save save{runtime_, tensor, *eligibility_, context_};
     remember(saved_, save);
     bool tagged = false;
-    if (decision_->eligible()) {
+    if (eligibility_->eligible()) {
       try {
         tagged = tag(saved_, save, *this, *this);
       } catch (...) {
@@ -297,7 +298,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
     const RecomputedFrom from = recomputed_from(*saved_.producer);
     if (from.function != compress::Function::kNone && is_saved_tensor_hooks(from.argument)) {
       recompute_from(saved_, static_cast<const SavedTensorHooks&>(*from.argument).saved_,
-                     Recomputed{from.function, decision_->type});
+                     Recomputed{from.function, eligibility_->type});
     }
   }
 
@@ -339,7 +340,7 @@ class SavedTensorHooks final : public torch::autograd::SavedVariableHooks, priva
   }
 
   Runtime& runtime_;
-  std::optional<Decision> decision_;
+  std::optional<Eligibility> eligibility_;
   SaveContext context_;
   SavedTensor saved_;
   at::Tensor strong_;  // ineligible without a construction scope, or not tagged
@@ -357,13 +358,13 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> make_saved_tensor_hooks(Run
   }
   const SampledTimer timer(runtime);
   const at::Tensor& variable = *scope->variable;
-  const Decision decision =
-      runtime.tagging() ? judge(runtime, variable, scope->context) : Decision{};
-  note_decision(runtime, decision, variable);
-  if (!decision.eligible()) {
+  const Eligibility eligibility =
+      runtime.tagging() ? judge(runtime, variable, scope->context) : Eligibility{};
+  note_eligibility(runtime, eligibility, variable);
+  if (!eligibility.eligible()) {
     return nullptr;
   }
-  return std::make_unique<SavedTensorHooks>(runtime, decision, scope->context);
+  return std::make_unique<SavedTensorHooks>(runtime, eligibility, scope->context);
 }
 
 bool is_saved_tensor_hooks(const torch::autograd::SavedVariableHooks* hooks) noexcept {

@@ -21,21 +21,25 @@ void add_variable(TorchRecord& record, SavedVariableSlot& original,
   }
 }
 
-// The choice that a save alone implies. For a tensor that can be lossy, its claim sets the choice.
-CodecChoice lossless_or_nothing(const Decision& decision) noexcept {
-  CodecChoice choice = compress::block::lossless(decision.type);
-  if (decision.may_be_lossy() && decision.exactness == Exactness::kMayBearNoise) {
-    choice.kept = compress::block::Kept::kNothing;
+// The decision that a save alone implies. For a tensor that can be lossy, its claim makes it.
+Decision decision_of(const Eligibility& save) noexcept {
+  Decision decision;
+  decision.choice = compress::block::lossless(save.type);
+  if (!save.may_be_lossy()) {
+    return decision.with(Why::kExactType, 0);
   }
-  return choice;
+  if (save.exactness == Exactness::kMayBearNoise) {
+    decision.choice.kept = compress::block::Kept::kNothing;
+  }
+  return decision.exact(save.exactness);
 }
 
 std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
                                          c10::StorageImpl* storage) {
-  auto record = std::make_unique<TorchRecord>(*save.decision.backend, storage);
+  auto record = std::make_unique<TorchRecord>(*save.eligibility.backend, storage,
+                                              decision_of(save.eligibility));
   add_ranges(*save.tensor.unsafeGetTensorImpl(), record->bytes, record->ranges);
-  record->choice = lossless_or_nothing(save.decision).pack();
-  record->key = save.decision.key;
+  record->key = save.eligibility.key;
   record->nonce = save.runtime.next_nonce();
   add_variable(*record, saved.original, save.context);
   return record;
@@ -44,13 +48,13 @@ std::unique_ptr<TorchRecord> make_record(SavedTensor& saved, const Save& save,
 // The claim of a tensor whose noise is undecided; else null.
 std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, LateLink& link,
                                   const torch::autograd::SavedVariableHooks& hooks) {
-  if (!save.decision.may_be_lossy() || save.decision.exactness != Exactness::kMayBearNoise) {
+  if (!save.eligibility.may_be_lossy() || save.eligibility.exactness != Exactness::kMayBearNoise) {
     return nullptr;
   }
   auto claim = std::make_unique<Claim>();
   claim->shape = SavedShape(*save.tensor.unsafeGetTensorImpl());
   claim->is_output = save.context.is_output;
-  claim->output_number = save.decision.output_number;
+  claim->output_number = save.eligibility.output_number;
   claim->producer = saved.producer;
   claim->link = &link;
   claim->hooks = &hooks;
@@ -58,14 +62,14 @@ std::unique_ptr<Claim> make_claim(const SavedTensor& saved, const Save& save, La
 }
 
 // The line of the script, and the operator that made the tensor. Takes the interpreter's lock.
-std::uint32_t place_of(Runtime& runtime, const Decision& decision) noexcept {
+std::uint32_t place_of(Runtime& runtime, const Eligibility& saved) noexcept {
   try {
     std::string place = python_line();
     if (place.empty()) {
       place = "unknown line";
     }
-    if (decision.producer != nullptr) {
-      place += ", result of " + decision.producer->name();
+    if (saved.producer != nullptr) {
+      place += ", result of " + saved.producer->name();
     }
     return runtime.check.place(place);
   } catch (...) {  // memory for the text is short
@@ -73,23 +77,11 @@ std::uint32_t place_of(Runtime& runtime, const Decision& decision) noexcept {
   }
 }
 
-// The width of the key, if noise is allowed at all. A key assigned to be exact can get noise in a
-// pass that measures the effect of noise, and is treated like 8 bits in decisions.
-std::uint8_t width_of(Runtime& runtime, TorchRecord& record) noexcept {
-  const std::uint8_t width = runtime.bits.width_of(record.key);
-  if (width == 0) {
-    record.assign_exact();
-  }
-  return width == 0 ? std::uint8_t{8} : width;
-}
-
 // Called under the link lock.
-void note_claim(Claim* claim, TorchRecord& record, const Decision& decision) noexcept {
+void note_claim(Claim* claim, TorchRecord& record) noexcept {
   if (claim != nullptr) {
     claim->record = &record;
     record.add_undecided();
-  } else if (decision.may_be_lossy()) {
-    record.refuse(decision.exactness);
   }
 }
 
@@ -100,22 +92,22 @@ void remember(SavedTensor& saved, const Save& save) {
   saved.requires_grad = save.tensor.requires_grad();
   saved.version = impl->version_counter();
   saved.saved_version = saved.version.enabled() ? saved.version.current_version() : 0;
-  if (!save.decision.eligible()) {
+  if (!save.eligibility.eligible()) {
     return;
   }
   saved.view = StridedView(*impl);
   // The grad_fn of a view written to in place can be freed before the hook.
   const SaveContext& context = save.context;
   const bool held = context.known ? !context.is_inplace_on_view : !save.tensor.is_view();
-  saved.producer = held ? save.decision.producer : nullptr;
-  saved.output_number = save.decision.output_number;
+  saved.producer = held ? save.eligibility.producer : nullptr;
+  saved.output_number = save.eligibility.output_number;
   saved.creation = creation_of(save.tensor);
 }
 
 bool tag(SavedTensor& saved, const Save& save, LateLink& link,
          const torch::autograd::SavedVariableHooks& hooks) {
   Runtime& runtime = save.runtime;
-  const Decision& d = save.decision;
+  const Eligibility& d = save.eligibility;
   const c10::TensorImpl& impl = *save.tensor.unsafeGetTensorImpl();
   c10::StorageImpl* const storage = impl.unsafe_storage().unsafeGetStorageImpl();
   if (!save.context.is_output) {
@@ -137,20 +129,18 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
           record->note_saved_after(gradient_edges());
           record->note_place(place);
           of_original = true;
-          note_claim(claim.get(), *record, d);
+          note_claim(claim.get(), *record);
           return record;
         }
         if (known->identity == storage && known->restored == nullptr) {
           add_ranges(impl, known->bytes, known->ranges);
-          known->choice =
-              merge(CodecChoice::unpack(known->choice.words), lossless_or_nothing(d)).pack();
+          Decision again = decision_of(d);
+          again.written = saved.saved_version != 0;
+          known->add_save(again);
           add_variable(*known, saved.original, save.context);
           known->note_saved_after(gradient_edges());
           of_original = true;
-          note_claim(claim.get(), *known, d);
-          if (saved.saved_version != 0) {
-            known->note_written();
-          }
+          note_claim(claim.get(), *known);
           residency.add_reference(*known);
           return known;
         }
@@ -168,7 +158,8 @@ bool tag(SavedTensor& saved, const Save& save, LateLink& link,
   saved.record = static_cast<TorchRecord*>(linked);
   if (of_original && claim != nullptr) {
     saved.claim = claim.release();
-    saved.claim->lossy = {.type = d.type, .bits = width_of(runtime, *saved.record)};
+    const BitsByKey::Entry asked = runtime.bits.entry_of(saved.record->key);
+    saved.claim->lossy = Decision::ask(d.type, asked.why, asked.width);
     if (save.context.known) {
       add_claim(runtime, *saved.claim, saved_by_function(save.context.call_site));
     } else {

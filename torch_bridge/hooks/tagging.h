@@ -18,7 +18,7 @@ namespace pleat::bridge {
 struct Save {
   Runtime& runtime;
   const at::Tensor& tensor;
-  const Decision& decision;
+  const Eligibility& eligibility;
   const SaveContext& context;
 };
 

@@ -35,10 +35,11 @@ class PassNoise {
       }
       const std::uint64_t own_seed = u == redrawn ? sensitivity::mix(seed) : seed;
       for (TorchRecord* const record : units[u]->records) {
-        words_.push_back(std::make_unique<allocator::DisturbanceWords>(pack_disturbance(
-            units[u]->choice, Disturbance{.bits = bits[u],
-                                          .amplitude = static_cast<float>(amplitudes[u]),
-                                          .nonce = sensitivity::mix(record->nonce ^ own_seed)})));
+        words_.push_back(std::make_unique<allocator::DisturbanceWords>(
+            pack_disturbance(units[u]->decision.choice,
+                             Disturbance{.bits = bits[u],
+                                         .amplitude = static_cast<float>(amplitudes[u]),
+                                         .nonce = sensitivity::mix(record->nonce ^ own_seed)})));
         record->set_disturbance(words_.back().get());
         records_.push_back(record);
       }

@@ -21,7 +21,6 @@ namespace {
 using compress::block::BlockForm;
 using compress::block::BlockSource;
 using compress::block::ByteRange;
-using compress::block::Kept;
 using compress::block::PayloadSample;
 using compress::block::sample_payload;
 using compress::block::WidthCost;
@@ -36,29 +35,11 @@ void add_name(std::string& names, const std::string& name) {
 }
 
 // Why no width of a record is a choice; empty: it is one.
-std::string fixed_reason(const TorchRecord& record, bool living) {
-  if (living) {
-    return "alive";
-  }
-  const std::optional<TorchRecord::Decided>& decided = record.decided();
-  if (!decided) {
-    return "held";
-  }
-  if (decided->may_be_noisy()) {
-    return {};
-  }
-  if (decided->exactness != Exactness::kMayBearNoise) {
-    return exactness_name(decided->exactness);
-  }
-  switch (decided->choice.kept) {
-    case Kept::kNothing:
-      return "shape";
-    case Kept::kSides:
-      return "sides";
-    case Kept::kValues:
-      break;
-  }
-  return "exact_type";
+std::string_view fixed_reason(const std::optional<Decision>& decided, bool living) {
+  return living                    ? "alive"
+         : !decided                ? "held"
+         : decided->may_be_noisy() ? ""
+                                   : name_of(decided->trail().back().why);
 }
 
 bool is_on_host(const TorchRecord& record) noexcept {
@@ -277,9 +258,12 @@ ReadLog::Found ReadLog::look_up(TorchRecord& holder, bool living) const noexcept
   Found found;
   found.payload_bytes = holder.bytes;
   try {
-    found.fixed = fixed_reason(holder, living);
+    if (!living) {
+      found.decision = holder.decided();
+    }
+    found.fixed = fixed_reason(found.decision, living);
     if (found.fixed.empty() && costs_ == Costs::kYes) {
-      found.costs = costs_of(holder, holder.decided()->choice, &found.payload_bytes);
+      found.costs = costs_of(holder, found.decision->choice, &found.payload_bytes);
     } else if (!living) {
       allocator::Residency& residency = holder.backend().residency();
       allocator::Residency::RecordGuard guard(residency, holder);
@@ -291,16 +275,14 @@ ReadLog::Found ReadLog::look_up(TorchRecord& holder, bool living) const noexcept
 }
 
 // A record whose bytes, or whose payload, the unit is made of.
-void ReadLog::add_record(Seen& seen, TorchRecord& holder, const Found& found) {
+void ReadLog::add_record(Seen& seen, const Found& found) {
   ReadUnit& unit = seen.unit;
   const std::string& fixed = found.fixed;
-  if (!seen.any_record) {
+  if (!seen.any_record || (unit.row.fixed.empty() && !fixed.empty())) {
     unit.row.fixed = fixed;
-    unit.choice = holder.decided() ? holder.decided()->choice : CodecChoice{};
-  } else if (unit.row.fixed.empty() && !fixed.empty()) {
-    unit.row.fixed = fixed;
-  } else if (fixed.empty()) {
-    unit.choice = merge(unit.choice, holder.decided()->choice);
+    unit.decision = found.decision.value_or(Decision());
+  } else if (unit.row.fixed.empty()) {
+    unit.decision = unit.decision.merged(*found.decision);
   }
   seen.any_record = true;
   if (found.costs) {
@@ -321,7 +303,7 @@ void ReadLog::note_read(const ReadTensor& tensor) noexcept {
     }
     const Found found = look_up(holder, tensor.living);
     const std::lock_guard guard(mutex_);
-    add_record(unit_of(holder.key.value), holder, found);
+    add_record(unit_of(holder.key.value), found);
   } catch (...) {  // no memory: the row is incomplete
   }
 }
@@ -366,12 +348,16 @@ std::vector<ReadUnit> ReadLog::take() {
   for (Seen& seen : units_) {
     ReadUnit& unit = seen.unit;
     sensitivity::Unit& row = unit.row;
+    for (const Decision::Step& step : unit.decision.trail()) {
+      row.trail.push_back(step_text(step.why, step.width));
+    }
     const WidthCost* const probe = probed(seen.costs);
     if (row.fixed.empty() && seen.any_costs && seen.all_costs && probe != nullptr) {
       const double at_4 = error_at_4(*probe);
-      const bool curved = unit.choice.steps != compress::block::Steps::kAny;
-      row.floor = std::max<std::uint8_t>(unit.choice.floor, curved ? 2 : 1);
-      row.floor_reason = unit.choice.floor > 2 ? "loss_or_exponential" : curved ? "curved" : "";
+      const CodecChoice& choice = unit.decision.choice;
+      const bool curved = choice.steps != compress::block::Steps::kAny;
+      row.floor = std::max<std::uint8_t>(choice.floor, curved ? 2 : 1);
+      row.floor_reason = choice.floor > 2 ? "loss_or_exponential" : curved ? "curved" : "";
       for (const WidthCost& cost : seen.costs) {
         if (cost.possible && cost.payload_bytes < row.bytes) {
           row.costs.push_back(

@@ -13,7 +13,6 @@
 
 #include "compress/block/width_costs.h"
 #include "sensitivity/profile.h"
-#include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/memory/torch_record.h"
 #include "torch_bridge/torch_access/pass_state.h"
 
@@ -25,7 +24,7 @@ struct ReadUnit {
   // Whose payloads or raw bytes give the values; alive as long as the graph is.
   std::vector<TorchRecord*> records;
   std::vector<const torch::autograd::Node*> readers;  // compare only
-  CodecChoice choice{};                               // of all records, the most careful
+  Decision decision;                                  // of all records, the most careful
   bool noisy = false;                                 // noise may be added
   std::uint8_t probe_bits = 4;                        // whose noise is added: 4, or its floor
   double probe_error = 0;  // squared error at these bits, as a multiple of that at 4
@@ -53,6 +52,7 @@ class ReadLog final : public PassWatch {
     bool any_record = false, any_costs = false, all_costs = true;
   };
   struct Found {  // of one record
+    std::optional<Decision> decision;
     std::string fixed;
     std::optional<compress::block::WidthCosts> costs;
     std::size_t payload_bytes = 0;
@@ -61,7 +61,7 @@ class ReadLog final : public PassWatch {
   [[nodiscard]] bool note_reader(const ReadTensor& tensor, TorchRecord& holder);
   // Under the mutex.
   Seen& unit_of(std::uint64_t key);
-  void add_record(Seen& seen, TorchRecord& holder, const Found& found);
+  static void add_record(Seen& seen, const Found& found);
 
   const Costs costs_;
   std::mutex mutex_;

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <utility>
 
-#include "torch_bridge/core/codec_adapter.h"
 #include "torch_bridge/core/fork_locks.h"
 #include "torch_bridge/core/kept_storages.h"
 #include "torch_bridge/core/runtime.h"
@@ -52,17 +51,14 @@ at::ScalarType scalar_type(compress::ElementType type) noexcept {
   }
 }
 
-// The record as an argument from whose payload another can be recomputed. Called under the link
-// lock.
-ReleasedStorage as_argument(const allocator::Record& record) noexcept {
-  return {.choice = CodecChoice::unpack(record.choice.words),
-          .whole = record.ranges.is_all_of(record.bytes)};
-}
-
 }  // namespace
 
-TorchRecord::TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage)
-    : identity(storage), weak(StoragePtr::reclaim_copy(storage)), backend_(backend) {
+TorchRecord::TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage,
+                         const bridge::Decision& save)
+    : identity(storage),
+      weak(StoragePtr::reclaim_copy(storage)),
+      backend_(backend),
+      decision_(save) {
   bytes = storage->nbytes();
 }
 
@@ -177,12 +173,11 @@ at::Tensor TorchRecord::held_for(const SavedVariableSlot& slot) const noexcept {
   return held;
 }
 
-void TorchRecord::raise(const CodecChoice& lossy) noexcept {
-  backend_.residency().under_link_lock(
-      [&] { choice = merge(CodecChoice::unpack(choice.words), lossy).pack(); });
+void TorchRecord::raise(const bridge::Decision& lossy) noexcept {
+  backend_.residency().under_link_lock([&] { add_save(lossy); });
 }
 
-void TorchRecord::settle(const CodecChoice& lossy, bool doubted) noexcept {
+void TorchRecord::settle(const bridge::Decision& lossy, bool doubted) noexcept {
   raise(lossy);
   if (doubted) {
     doubted_.store(true, std::memory_order_relaxed);
@@ -191,47 +186,63 @@ void TorchRecord::settle(const CodecChoice& lossy, bool doubted) noexcept {
 }
 
 void TorchRecord::refuse(Exactness why, ProofBook::Function* function) noexcept {
-  Exactness none = Exactness::kMayBearNoise;
-  if (exactness_.compare_exchange_strong(none, why)) {
-    function_.store(function, std::memory_order_relaxed);
-  }
+  backend_.residency().under_link_lock([&] {
+    if (decision_.when || exact_.load()) return;
+    function_ = function;
+    change(decision_.exact(why));
+  });
 }
 
 allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept {
-  ReleasedStorage own{.written = written_, .whole = ranges.is_all_of(bytes)};
-  std::optional<ReleasedStorage> of_argument;
   backend_.residency().under_link_lock([&] {
-    own.choice = CodecChoice::unpack(choice.words);
-    of_argument = argument.record != nullptr ? as_argument(*argument.record) : planned_argument_;
+    const bridge::Decision* const of_argument =
+        argument.record != nullptr ? &static_cast<TorchRecord*>(argument.record)->decision_
+        : planned_argument_ ? &*planned_argument_
+                            : nullptr;
+    decision_.whole = ranges.is_all_of(bytes);
+    change(decision_.released(start, undecided_.load() == 0, of_argument));
   });
-  if (const Exactness known = exactness_.load(); known != Exactness::kMayBearNoise) {
-    own.exactness = known;
-  } else if (undecided_.load() != 0) {
-    own.exactness = start == allocator::Start::kShortage ? Exactness::kNoRoom : Exactness::kNoProof;
-  }
-  own.choice.bits = own.choice.width();
-  if (own.exactness == Exactness::kMayBearNoise && assigned_exact_) {
-    own.exactness = Exactness::kAssigned;
-  }
-  decided_ = {own.exactness, own.choice};
+  // No other thread changes it before the encode is over.
   if (Runtime* const runtime = Runtime::get(); runtime != nullptr) {
-    runtime->exactness.add(own.exactness, bytes);
-    runtime->check.add_exactness(own.exactness, place_, bytes);
-    if (tracing()) [[unlikely]] {
-      const std::size_t elements =
-          decided_->may_be_noisy() && own.exactness == Exactness::kMayBearNoise
-              ? ranges.bytes() / compress::element_size(own.choice.type)
-              : 0;
-      trace_decided(*this, backend_.heap().device().value, own.exactness, own.choice.bits,
-                    own.choice.floor, elements);
-    }
+    runtime->exactness.add(decision_.exactness, bytes);
+    runtime->check.add_exactness(decision_.exactness, place_, bytes);
+    if (tracing()) [[unlikely]]
+      trace_decided(*this, backend_.heap().device().value, decision_);
   }
-  if (ProofBook::Function* const function = function_.load(std::memory_order_relaxed)) {
-    (own.exactness == Exactness::kFunction ? function->saved_bytes : function->behind_bytes)
+  if (function_ != nullptr) {
+    (decision_.exactness == Exactness::kFunction ? function_->saved_bytes : function_->behind_bytes)
         .fetch_add(bytes, std::memory_order_relaxed);
   }
-  const ReleaseDecision decision = decide_at_release(own, of_argument ? &*of_argument : nullptr);
-  return {decision.choice.pack(), decision.may_be_recomputed};
+  return {decision_.stored().pack(), decision_.may_be_recomputed};
+}
+
+std::optional<bridge::Decision> TorchRecord::decided() {
+  const bool on_device = backend_.heap().device().value != allocator::HeapTable::kHost;
+  std::optional<compress::block::BlockForm> form_of_values;
+  {
+    allocator::Residency::RecordGuard guard(backend_.residency(), *this);
+    const auto* const own =
+        std::get_if<allocator::Payload>(&backend_.residency().stored_locked(guard, *this));
+    if (own != nullptr && !on_device) {
+      form_of_values = compress::block::BlockForm::unpack(own->form.words);
+    } else if (own != nullptr) {
+      const std::vector<CodedSpan> spans = backend_.coded_spans(
+          {nullptr, own->bytes, own->form, own->ranges->data(), own->ranges->size()});
+      if (!spans.empty()) form_of_values = spans.front().form;
+    }
+  }
+  std::optional<bridge::Decision> decided;
+  bool is_news = false;
+  backend_.residency().under_link_lock([&] {
+    if (!decision_.when) return;
+    const std::size_t steps = decision_.trail().size();
+    if (form_of_values) decision_ = decision_.encoded(form_of_values->bits, on_device);
+    is_news = decision_.trail().size() != steps;
+    decided = decision_;
+  });
+  if (is_news && tracing()) [[unlikely]]
+    trace_decided(*this, backend_.heap().device().value, *decided);
+  return decided;
 }
 
 allocator::Hold TorchRecord::waits_for() const noexcept {
@@ -251,7 +262,7 @@ void TorchRecord::note_planned_argument(TorchRecord& argument) noexcept {
     if (raw == nullptr || raw->planned_bytes == 0) return;
   }
   residency.under_link_lock([&] {
-    if (!planned_argument_) planned_argument_ = as_argument(argument);
+    if (!planned_argument_) planned_argument_ = argument.decision_;
   });
 }
 
@@ -327,7 +338,7 @@ TorchRecord::Restored TorchRecord::restore(bool slice) {
     if (needs_block) spare.find(bytes, stream);
   }
   if (is_new) {
-    limit_noise(restored.storage);
+    note_restored(restored.storage);
   }
   const std::uint32_t hooks = residency.hooks(*this);
   std::size_t worth = 0;
@@ -370,7 +381,7 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
     }
     if (!restored.storage) spare.find(bytes, stream);
   }
-  limit_noise(restored.storage);
+  note_restored(restored.storage);
   return restored;
 }
 
@@ -406,15 +417,20 @@ bool TorchRecord::restored_may_live() const {
          (block_beside(stored) == nullptr || restored_for_.values == pass_values());
 }
 
-// For the yardstick of a check: takes away the noise that larger values in the same group add. No
-// value stays farther from the saved one than half a step of a group of its 16 neighbours alone,
-// nor than the noise, in the mean, of a group of Gaussian values of its own size: as their range
-// is 5.6 deviations, that is 5.6 / sqrt(12) of the size in place of half a range.
-void TorchRecord::limit_noise(const c10::Storage& restored) {
-  if (pass_values() != PassValues::kYardstick || reads_original() ||
-      block_beside(stored) == nullptr || !decided_ || !decided_->may_be_noisy()) [[likely]] {
+// Shows a trace the width of the payload. For the yardstick of a check: takes away the noise that
+// larger values in the same group add. No value stays farther from the saved one than half a step
+// of a group of its 16 neighbours alone, nor than the noise, in the mean, of a group of Gaussian
+// values of its own size: as their range is 5.6 deviations, that is 5.6 / sqrt(12) of the size in
+// place of half a range.
+void TorchRecord::note_restored(const c10::Storage& restored) {
+  if (tracing()) [[unlikely]]
+    (void)decided();
+  if (pass_values() != PassValues::kYardstick || reads_original() || block_beside(stored) == nullptr)
+      [[likely]] {
     return;
   }
+  const std::optional<bridge::Decision> decision = decided();
+  if (!decision || !decision->may_be_noisy()) return;
   constexpr double kOfSize = 1.62;
   constexpr std::int64_t kNeighbours = 16, kPiece = 1 << 20;
   const at::NoGradGuard no_grad;
@@ -422,14 +438,14 @@ void TorchRecord::limit_noise(const c10::Storage& restored) {
   facts.values = PassValues::kOriginal;
   const PassFactsScope reads_saved(facts);
   const Restored saved = restore_apart(/*last=*/false);
-  const at::ScalarType type = scalar_type(decided_->choice.type);
+  const at::ScalarType type = scalar_type(decision->choice.type);
   const auto elements = static_cast<std::int64_t>(bytes / c10::elementSize(type));
   const auto values_of = [&](const c10::Storage& storage) {
     return at::from_blob(storage.mutable_data(), {elements},
                          at::TensorOptions().dtype(type).device(storage.device()));
   };
   const at::Tensor all_noisy = values_of(restored), all_saved = values_of(saved.storage);
-  const double steps = (1u << decided_->choice.bits) - 1;
+  const double steps = (1u << decision->choice.bits) - 1;
   for (std::int64_t begin = 0; begin < elements; begin += kPiece) {
     const std::int64_t size = std::min(kPiece, elements - begin);
     const at::Tensor values = all_noisy.narrow(0, begin, size), noisy = values.to(at::kFloat);

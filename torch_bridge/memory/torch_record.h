@@ -13,10 +13,8 @@
 #include <utility>
 
 #include "allocator/lifecycle/record.h"
-#include "torch_bridge/core/codec_adapter.h"
+#include "torch_bridge/core/decision.h"
 #include "torch_bridge/core/proof_book.h"
-#include "torch_bridge/core/reasons.h"
-#include "torch_bridge/core/release_policy.h"
 #include "torch_bridge/memory/device_backend.h"
 #include "torch_bridge/torch_access/pass_state.h"
 
@@ -36,8 +34,8 @@ struct SavedVariableSlot {
 
 class TorchRecord final : public allocator::Record {
  public:
-  // The storage is on the device of `backend`.
-  TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage);
+  // The storage is on the device of `backend`. `save`: its first one's.
+  TorchRecord(DeviceBackend& backend, c10::StorageImpl* storage, const bridge::Decision& save);
   ~TorchRecord() override;
 
   [[nodiscard]] DeviceBackend& backend() const noexcept { return backend_; }
@@ -97,19 +95,18 @@ class TorchRecord final : public allocator::Record {
     return several_of_one_node_.load(std::memory_order_relaxed);
   }
 
-  // Records that the storage was written to before a hook saved it: its bytes are no operator's
-  // result any more. Under the link lock.
-  void note_written() noexcept { written_ = true; }
-
   // ---- the noise it can bear: policy/proofs.h ----
+  // Adds another save. Under the link lock.
+  void add_save(const bridge::Decision& save) noexcept { change(decision_.merged(save)); }
   // Adds an undecided save. Before the storage is released.
   void add_undecided() noexcept { undecided_.fetch_add(1, std::memory_order_relaxed); }
   // Decides one undecided save: it can have the noise of `lossy`. `doubted`: without
   // Treatment::beyond_doubt. Takes the link lock; any thread.
-  void settle(const CodecChoice& lossy, bool doubted) noexcept;
+  void settle(const bridge::Decision& lossy, bool doubted) noexcept;
   // Raises the care for a settled save. Takes the link lock; any thread.
-  void raise(const CodecChoice& lossy) noexcept;
-  // Makes the record exact. `function`: the reason, which counts the cost. Any thread.
+  void raise(const bridge::Decision& lossy) noexcept;
+  // Makes the record exact. `function`: the reason, which counts the cost. Takes the link lock; any
+  // thread.
   void refuse(Exactness why, ProofBook::Function* function = nullptr) noexcept;
   // True if its bytes are being written to a payload, or are there.
   [[nodiscard]] bool is_encoded() const noexcept {
@@ -118,30 +115,19 @@ class TorchRecord final : public allocator::Record {
            now == allocator::RecordState::kRestored;
   }
   [[nodiscard]] bool awaits_proof() const noexcept {
-    return exactness_.load() == Exactness::kMayBearNoise && undecided_.load() != 0;
+    return !exact_.load() && undecided_.load() != 0;
   }
   [[nodiscard]] allocator::Hold waits_for() const noexcept override;
-  // Makes it exact because of its key, with any claim. Before the storage is released.
-  void assign_exact() noexcept { assigned_exact_ = true; }
-  Decision decide(allocator::Start start) noexcept override;
+  allocator::Record::Decision decide(allocator::Start start) noexcept override;
 
   // For a trace without coding: its bytes are a function of those of `argument`, whose planned
   // payload would serve both. Before the storage is released.
   void note_planned_argument(TorchRecord& argument) noexcept;
 
   // ---- the effect of noise on the gradient: measure/probe.h ----
-  // The decision at the release of the storage; empty before.
-  struct Decided {
-    Exactness exactness;
-    CodecChoice choice;  // the payload's, or for kAssigned the one without the assignment
-
-    // True if noise can be added: its values are kept, and can bear it.
-    [[nodiscard]] bool may_be_noisy() const noexcept {
-      return (exactness == Exactness::kMayBearNoise || exactness == Exactness::kAssigned) &&
-             choice.kept == compress::block::Kept::kValues && choice.bits != 0;
-    }
-  };
-  [[nodiscard]] const std::optional<Decided>& decided() const noexcept { return decided_; }
+  // The decision, which does not change any more, with the width that its payload turned out to
+  // have; empty before an encode began. Waits for a running encode. Throws std::bad_alloc.
+  [[nodiscard]] std::optional<bridge::Decision> decided();
   // Sets the noise with which extra passes read it from now on; null: none. While no pass runs.
   void set_disturbance(const allocator::DisturbanceWords* how) noexcept { disturbance_ = how; }
   [[nodiscard]] const allocator::DisturbanceWords* disturbance() const noexcept {
@@ -164,8 +150,14 @@ class TorchRecord final : public allocator::Record {
   [[nodiscard]] allocator::Reading reading() const noexcept;
   void check_not_lost() const;
   bool restored_may_live() const;
+  // Not once an encode began. Under the link lock.
+  void change(const bridge::Decision& decision) noexcept {
+    if (decision_.when) return;
+    decision_ = decision;
+    exact_.store(decision.exactness != Exactness::kMayBearNoise);
+  }
   struct SpareBlock;
-  void limit_noise(const c10::Storage& restored);
+  void note_restored(const c10::Storage& restored);
   c10::Storage restore_locked(allocator::Residency::RecordGuard& guard, allocator::StreamId stream,
                               SpareBlock& spare);
   // Wraps a block; throws the error of `status` if there is none.
@@ -173,15 +165,13 @@ class TorchRecord final : public allocator::Record {
 
   DeviceBackend& backend_;
   std::uint64_t saved_after_ = UINT64_MAX;
-  bool written_ = false;
+  bridge::Decision decision_;  // guarded by the link lock
   std::atomic<std::uint32_t> undecided_{0};
-  std::atomic<Exactness> exactness_{Exactness::kMayBearNoise};
+  std::atomic<bool> exact_{decision_.exactness != Exactness::kMayBearNoise};
+  ProofBook::Function* function_ = nullptr;  // that made it exact; guarded by the link lock
   std::atomic<bool> doubted_{false};
-  std::atomic<ProofBook::Function*> function_{nullptr};
   std::atomic<bool> several_of_one_node_{false};
-  bool assigned_exact_ = false;
-  std::optional<Decided> decided_;
-  std::optional<ReleasedStorage> planned_argument_;  // guarded by the link lock
+  std::optional<bridge::Decision> planned_argument_;  // guarded by the link lock
   const allocator::DisturbanceWords* disturbance_ = nullptr;
   std::uint32_t place_ = 0;
   StoragePtr kept_;

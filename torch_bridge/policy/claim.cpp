@@ -56,16 +56,14 @@ Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
   return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
 }
 
-CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept {
-  if (noise >= Noise::kEight) {
-    choice.floor = 8;
-  }
+Decision with_noise(const Decision& decision, Noise noise, Why why) noexcept {
+  Decision next = noise >= Noise::kEight ? decision.raised(why, 8) : decision;
   if (noise == Noise::kExponent) {
-    choice.steps = Steps::kExponent;
+    next.choice.steps = Steps::kExponent;
   } else if (noise == Noise::kCurved) {
-    choice.steps = std::max(choice.steps, Steps::kCurved);
+    next.choice.steps = std::max(next.choice.steps, Steps::kCurved);
   }
-  return choice;
+  return next;
 }
 
 }  // namespace pleat::bridge

@@ -8,8 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "torch_bridge/core/codec_adapter.h"
-#include "torch_bridge/core/reasons.h"
+#include "torch_bridge/core/decision.h"
 #include "torch_bridge/policy/node_facts.h"
 
 namespace pleat::bridge {
@@ -43,14 +42,13 @@ class LateLink {
 
 // The treatment of a claim: exact, or noise at once or after a proof.
 struct Treatment {
-  Exactness exactness = Exactness::kMayBearNoise;  // other values: exact
+  Decision decision{};
   bool waits = false;
   bool beyond_doubt = false;  // an operand next to a weight, or input of a native normalisation
-  CodecChoice choice{};
 };
 
-// The choice with at least the given care.
-[[nodiscard]] CodecChoice with_noise(CodecChoice choice, Noise noise) noexcept;
+// The decision with at least the given care, because of `why`.
+[[nodiscard]] Decision with_noise(const Decision& decision, Noise noise, Why why) noexcept;
 
 // Created by the hooks of a tensor that can become lossy. The hooks and the list of the claim's
 // node hold counted references.
@@ -67,7 +65,7 @@ struct Claim {
   const torch::autograd::SavedVariableHooks* hooks = nullptr;
 
   // ---- guarded by the ledger's lock ----
-  CodecChoice lossy{};  // the lossy choice, at first by type and the width of its key
+  Decision lossy{};  // at first by type and the width of its key
   State state = State::kNoted;
   bool beyond_doubt = false;                    // as in Treatment
   TorchRecord* record = nullptr;                // valid as long as the hooks live

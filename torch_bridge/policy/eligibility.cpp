@@ -82,7 +82,7 @@ bool returns_to_python(const SaveContext& context) noexcept {
 
 // The reason why a tensor gets no record, else kEligibleLossless. Stores its findings in `d`.
 Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context,
-                      Decision& d) noexcept {
+                      Eligibility& d) noexcept {
   if (!tensor.defined()) {
     return Reason::kUndefined;
   }
@@ -132,7 +132,7 @@ Reason reason_against(Runtime& runtime, const at::Tensor& tensor, const SaveCont
   return Reason::kEligibleLossless;
 }
 
-void name(const at::Tensor& tensor, const SaveContext& context, Decision& d) noexcept {
+void name(const at::Tensor& tensor, const SaveContext& context, Eligibility& d) noexcept {
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   sensitivity::KeyParts key;
   key.element_type = static_cast<std::uint32_t>(tensor.scalar_type());
@@ -153,8 +153,8 @@ bool is_plain_strided(const c10::TensorImpl& tensor) noexcept {
          !tensor.is_python_dispatch();
 }
 
-Decision judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
-  Decision d;
+Eligibility judge(Runtime& runtime, const at::Tensor& tensor, const SaveContext& context) noexcept {
+  Eligibility d;
   d.reason = reason_against(runtime, tensor, context, d);
   if (!d.eligible()) {
     return d;

@@ -21,7 +21,7 @@ struct SaveContext {
   const void* call_site = nullptr;
 };
 
-struct Decision {
+struct Eligibility {
   Reason reason = Reason::kDisabled;
   allocator::TensorKey key{};  // key of a new record, if the storage has none
   compress::ElementType type{};
@@ -46,7 +46,7 @@ struct Decision {
 
 // Decides about a tensor that is being saved. Never throws, changes no counter and no learned
 // state. Takes the ledger's lock.
-[[nodiscard]] Decision judge(Runtime& runtime, const at::Tensor& tensor,
-                             const SaveContext& context) noexcept;
+[[nodiscard]] Eligibility judge(Runtime& runtime, const at::Tensor& tensor,
+                                const SaveContext& context) noexcept;
 
 }  // namespace pleat::bridge

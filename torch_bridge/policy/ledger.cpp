@@ -59,16 +59,16 @@ Ledger& Ledger::get() noexcept { return ledger; }
 // ---- claims -------------------------------------------------------------------------------------
 
 void Ledger::carry_out(Claim& claim, const Treatment& treatment, const Node& node) {
-  if (treatment.exactness != Exactness::kMayBearNoise) {
-    const bool of_function = treatment.exactness == Exactness::kFunction;
-    refuse(claim, treatment.exactness, of_function ? function_of(node) : nullptr);
+  const Exactness why = treatment.decision.exactness;
+  if (why != Exactness::kMayBearNoise) {
+    refuse(claim, why, why == Exactness::kFunction ? function_of(node) : nullptr);
     return;
   }
   if (is_derivative(node) && !assumes()) {
     refuse(claim, Exactness::kDerivative);
     return;
   }
-  claim.lossy = treatment.choice;
+  claim.lossy = treatment.decision;
   claim.beyond_doubt = treatment.beyond_doubt;
   if (treatment.waits) {
     if (any_of_factor_ && marks_.of(node).of_factor) {
@@ -258,7 +258,7 @@ void Ledger::close(const Step& step) {
     normalises = mark.normalises;
     for (Claim* claim = mark.claims; claim != nullptr; claim = claim->next) {
       if (step.exponential) {
-        claim->lossy = with_noise(claim->lossy, Noise::kExponent);
+        claim->lossy = with_noise(claim->lossy, Noise::kExponent, Why::kExponential);
       }
       if (claim->state == Claim::State::kWaits) {
         settle(*claim, *closer_);

@@ -188,7 +188,7 @@ void Ledger::close_rows(const Node& normalisation) {
       }
       continue;
     }
-    claim->lossy.lines = *lines;
+    claim->lossy.choice.lines = *lines;
     if (claim->state == Claim::State::kWaits) {
       settle(*claim, *closer_);
     } else if (claim->record != nullptr) {

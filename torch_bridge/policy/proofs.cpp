@@ -110,7 +110,7 @@ void settle_notes(Runtime& runtime, const Node& node, std::unique_lock<std::mute
       ledger.carry_out(claim,
                        input >= 0 || assumes(runtime)
                            ? treat(runtime, claim, node, input, ledger)
-                           : Treatment{.exactness = Exactness::kOperator},
+                           : Treatment{.decision = Decision().exact(Exactness::kOperator)},
                        node);
     }
   }
@@ -215,7 +215,7 @@ void add_unplaced_claim(Runtime& runtime, Claim& claim, const Node& producer) no
   try {
     std::unique_lock lock(ledger.mutex);
     if (assumes(runtime)) {
-      ledger.carry_out(claim, {.choice = claim.lossy}, producer);
+      ledger.carry_out(claim, {.decision = claim.lossy}, producer);
     } else {
       ledger.unplaced[claim.hooks] = &claim;
       ledger.meet_again(producer);  // a node that saves its result was met by this very save

@@ -15,7 +15,7 @@ using compress::block::Look;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 
-Treatment exact(Exactness why) noexcept { return {.exactness = why}; }
+Treatment exact(Exactness why) noexcept { return {.decision = Decision().exact(why)}; }
 
 // True if the bound is a value of the type: only then torch certainly compares with that number.
 bool is_value(double bound, ElementType type) noexcept {
@@ -44,14 +44,14 @@ Sides sides_of(const NodeFacts::Bounds& bounds, ElementType type) noexcept {
           static_cast<float>(bounds.high)};
 }
 
-Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
-                        Ledger& ledger, CodecChoice lossy) {
+Treatment treat_operand(const Node& node, const NodeFacts& facts, int input, Ledger& ledger,
+                        Decision lossy) {
   if (input < 0 || (facts.operands >> input & 1) == 0) {
     return exact(Exactness::kOperator);
   }
   const auto others = static_cast<Inputs>(facts.operands & ~(1u << input));
   if (ledger.has_weight(node, others)) {
-    return {.choice = lossy};
+    return {.decision = lossy};
   }
   for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
     if ((others >> i & 1) == 0) {
@@ -59,40 +59,40 @@ Treatment treat_operand(const Claim& claim, const Node& node, const NodeFacts& f
     }
     const Node* const other = node.next_edge(i).function.get();
     if (other == nullptr) {  // without a gradient for it, backward does not read this save
-      return {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
+      return {.decision = lossy.keeping(Why::kShape, Kept::kNothing)};
     }
     // The gradient of a softmax is a difference, and a learned scale or bias reads its sum.
     if (const Node* const softmax = exponential_behind(other);
         softmax != nullptr && !has_plain_scores(*softmax)) {
-      lossy = with_noise(lossy, Noise::kEight);
+      lossy = with_noise(lossy, Noise::kEight, Why::kAttention);
     }
   }
   if (ledger.reads_again(node, static_cast<std::size_t>(input))) {
     return exact(Exactness::kComputedWeight);
   }
-  return {.waits = true, .choice = lossy};
+  return {.decision = lossy, .waits = true};
 }
 
 // Plants the faults of tests.
-void plant_fault(Rule rule, const NodeFacts& facts, const CodecChoice& lossy,
+void plant_fault(Rule rule, const NodeFacts& facts, const Decision& lossy,
                  Treatment& treatment) noexcept {
   if (rule == Rule::kAssumed) {
     treatment.waits = false;
   } else if (rule == Rule::kNoLines && facts.saves == Saves::kInput) {
-    treatment.choice.lines = {};
-  } else if (rule == Rule::kNoSides && treatment.choice.sides.any()) {
-    treatment.choice = lossy;
-    treatment.choice.sides = {};
+    treatment.decision.choice.lines = {};
+  } else if (rule == Rule::kNoSides && treatment.decision.choice.sides.any()) {
+    treatment.decision = lossy;
+    treatment.decision.choice.sides = {};
   }
 }
 
 // Treats a factor or dividend whose other operand can be a root of its own rows, or its own sum.
 Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& facts, int input,
-                       const CodecChoice& lossy) {
+                       const Decision& lossy) {
   const bool quotient = facts.saves != Saves::kFactors;
   const Inputs factors = quotient ? Inputs{3} : facts.operands;
   if (input < 0 || (factors >> input & 1) == 0) {
-    return quotient ? exact(Exactness::kOperator) : Treatment{.waits = true, .choice = lossy};
+    return quotient ? exact(Exactness::kOperator) : Treatment{.decision = lossy, .waits = true};
   }
   for (std::size_t i = 0; i < node.num_outputs() && i < 8; ++i) {
     if ((factors >> i & 1) == 0 || static_cast<int>(i) == input || !node.next_edge(i).is_valid()) {
@@ -104,12 +104,12 @@ Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& fa
       if (!lines) {
         return exact(Exactness::kPole);
       }
-      CodecChoice choice = lossy;
-      choice.lines = *lines;
-      return {.waits = true, .choice = choice};
+      Treatment treatment{.decision = lossy, .waits = true};
+      treatment.decision.choice.lines = *lines;
+      return treatment;
     }
     if (found.beside == Beside::kOwnSum) {
-      return {.waits = true, .choice = with_noise(lossy, Noise::kEight)};
+      return {.decision = with_noise(lossy, Noise::kEight, Why::kOwnSum), .waits = true};
     }
     if (is_beside_pole_of_own(node, static_cast<std::size_t>(input), i)) {
       return exact(Exactness::kPole);
@@ -122,29 +122,29 @@ Treatment treat_factor(const Claim& claim, const Node& node, const NodeFacts& fa
       return exact(Exactness::kPole);
     }
   }
-  return quotient ? exact(Exactness::kOperator) : Treatment{.waits = true, .choice = lossy};
+  return quotient ? exact(Exactness::kOperator) : Treatment{.decision = lossy, .waits = true};
 }
 
-Treatment treat_rows(const Claim& claim, const Node& node, CodecChoice lossy) {
+Treatment treat_rows(const Claim& claim, const Node& node, Decision lossy) {
   const std::optional<Reduction> rows = reduction_of(node);
   const std::optional<Lines> lines = rows ? lines_of(claim.shape, *rows) : std::nullopt;
   if (!lines || claim.is_output) {
     return exact(Exactness::kOperator);
   }
-  lossy.lines = *lines;
-  return {.waits = true, .choice = lossy};
+  lossy.choice.lines = *lines;
+  return {.decision = lossy, .waits = true};
 }
 
 Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& claim, int input,
-                                       CodecChoice lossy) {
+                                       Decision lossy) {
   if (input != 0) {
     return exact(
         Exactness::kOperator);  // statistics: noise in them would have 300 times the effect
   }
   if (facts.rows != Rows::kNone) {
-    lossy.lines = lines_of(claim.shape, facts.rows);
+    lossy.choice.lines = lines_of(claim.shape, facts.rows);
   }
-  return {.choice = lossy};
+  return {.decision = lossy};
 }
 
 }  // namespace
@@ -152,10 +152,11 @@ Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& clai
 Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int input, Ledger& ledger) {
   const NodeFacts facts = facts_of(node);
   const Rule rule = runtime.rule.load(std::memory_order_relaxed);
-  CodecChoice lossy = with_noise(claim.lossy, facts.noise);
-  lossy.lines = lines_of(claim.shape, Rows::kNone);
+  const ElementType type = claim.lossy.choice.type;
+  Decision lossy = with_noise(claim.lossy, facts.noise, Why::kOwnOperator);
+  lossy.choice.lines = lines_of(claim.shape, Rows::kNone);
   if (facts.path == Path::kUnknown) {
-    return rule == Rule::kAssumed ? Treatment{.choice = lossy} : exact(Exactness::kFunction);
+    return rule == Rule::kAssumed ? Treatment{.decision = lossy} : exact(Exactness::kFunction);
   }
   Treatment treatment = exact(Exactness::kOperator);
   switch (facts.saves) {
@@ -165,14 +166,14 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       }
       break;
     case Saves::kWaits:
-      lossy.sides = sides_of(facts.bounds, claim.lossy.type);
-      treatment = {.waits = facts.path != Path::kCloses, .choice = lossy};
+      lossy.choice.sides = sides_of(facts.bounds, type);
+      treatment = {.decision = lossy, .waits = facts.path != Path::kCloses};
       break;
     case Saves::kRows:
       treatment = treat_rows(claim, node, lossy);
       break;
     case Saves::kOperands:
-      treatment = treat_operand(claim, node, facts, input, ledger, lossy);
+      treatment = treat_operand(node, facts, input, ledger, lossy);
       break;
     case Saves::kFactors:
       treatment = treat_factor(claim, node, facts, input, lossy);
@@ -186,24 +187,25 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       const bool known = claim.is_output ? claim.output_number < (attention ? 1u : 3u)
                                          : input >= 0 && (!attention || input < 3);
       if (known) {
-        treatment = {.choice = lossy};
+        treatment = {.decision = lossy};
       }
       break;
     }
     case Saves::kSides:
-      if (const Sides sides = sides_of(facts.bounds, claim.lossy.type); sides.any()) {
-        treatment = {.choice = {.type = claim.lossy.type, .kept = Kept::kSides, .sides = sides}};
+      if (const Sides sides = sides_of(facts.bounds, type); sides.any()) {
+        treatment = {.decision = lossy.keeping(Why::kSides, Kept::kSides, sides)};
       }
       break;
     case Saves::kShape:
-      treatment = {.choice = {.type = claim.lossy.type, .kept = Kept::kNothing}};
+      treatment = {.decision = lossy.keeping(Why::kShape, Kept::kNothing)};
       break;
     case Saves::kLogProbabilities:
-      lossy.near_zero = true;
-      treatment = {.waits = true, .choice = lossy};
+      lossy.choice.near_zero = true;
+      treatment = {.decision = lossy, .waits = true};
       break;
   }
-  treatment.beyond_doubt = treatment.choice.kept != Kept::kValues || facts.saves == Saves::kInput ||
+  treatment.beyond_doubt = treatment.decision.choice.kept != Kept::kValues ||
+                           facts.saves == Saves::kInput ||
                            (facts.saves == Saves::kOperands && !treatment.waits);
   if (rule == Rule::kOperands && !treatment.beyond_doubt) {
     return exact(Exactness::kRule);

@@ -369,16 +369,22 @@ void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept 
   recorder->event(&mark);
 }
 
-void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
-                   unsigned bits, unsigned least_bits, std::size_t elements) noexcept {
+void trace_decided(const allocator::Record& record, std::int32_t device,
+                   const Decision& decision) noexcept {
   const PleatRecorder* const recorder = trace_recorder();
   if (recorder == nullptr) return;
-  const char* const name = exactness_name(why);
+  std::string trail;
+  try {
+    for (const Decision::Step& step : decision.trail())
+      trail += (trail.empty() ? "" : " ") + step_text(step.why, step.width);
+  } catch (...) {  // memory is short
+  }
   PleatTraceEvent mark = mark_of(record, device, PLEAT_TRACE_DECIDED);
-  mark.op = recorder->intern(name, std::strlen(name));
-  mark.reason = static_cast<std::uint8_t>(std::min(bits, 255u));
-  mark.stream = least_bits;
-  mark.key = elements;
+  mark.op = recorder->intern(trail.data(), trail.size());
+  mark.reason = decision.choice.bits;
+  mark.stream = decision.choice.floor;
+  if (decision.may_be_noisy() && decision.exactness == Exactness::kMayBearNoise)
+    mark.key = record.ranges.bytes() / compress::element_size(decision.choice.type);
   recorder->event(&mark);
 }
 

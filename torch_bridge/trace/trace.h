@@ -9,8 +9,8 @@
 #include "allocator/blocks/block.h"
 #include "allocator/heap.h"
 #include "torch_bridge/c_abi.h"
+#include "torch_bridge/core/decision.h"
 #include "torch_bridge/core/options.h"
-#include "torch_bridge/core/reasons.h"
 #include "torch_bridge/core/runtime.h"
 
 namespace pleat::bridge {
@@ -36,10 +36,9 @@ void abandon_trace(Runtime& runtime) noexcept;
 void trace_heap(allocator::Heap& heap) noexcept;
 // Labels a block of the host.
 void trace_label(const allocator::Block& block, PleatTraceLabel label) noexcept;
-// The decision about a saved storage: why it is exact, or its bits, the fewest that it can have,
-// and the number of its elements.
-void trace_decided(const allocator::Record& record, std::int32_t device, Exactness why,
-                   unsigned bits, unsigned least_bits, std::size_t elements) noexcept;
+// The decision about a saved storage, and again if its payload has another width.
+void trace_decided(const allocator::Record& record, std::int32_t device,
+                   const Decision& decision) noexcept;
 // A node of the class has shown that a save of the storage can bear noise. Can be called under
 // locks of Pleat's.
 void trace_proved(const allocator::Record& record, std::int32_t device,

@@ -1,10 +1,12 @@
 #include "compression.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <utility>
 
 #include "interpose/trace/wrapping.h"
+#include "trail.h"
 
 namespace pleat::trace {
 namespace {
@@ -52,11 +54,16 @@ CompressionSums* Compression::of(Origin origin) {
   return by_place_.find_or_insert(place);
 }
 
+void Compression::add_trail(ByTrail& to, std::uint32_t trail, const PleatTraceEvent& event,
+                            Origin origin) {
+  add(to, kMostTrails, std::tuple{trail, origin.op, lines_.frame_of(origin.stack)},
+      static_cast<std::int64_t>(event.bytes));
+}
+
 void Compression::take_decision(const PleatTraceEvent& event, const Ledger& ledger) {
   const LiveRecord* const record = ledger.record(device_, event.record);
-  if (record == nullptr || definitions_.string(event.op) == "may_bear_noise") return;
-  const std::tuple key{event.op, record->origin.op, lines_.frame_of(record->origin.stack)};
-  add(exact_, kMostExact, key, static_cast<std::int64_t>(event.bytes));
+  if (record == nullptr || exactness_of(definitions_.string(event.op)) == "may_bear_noise") return;
+  add_trail(exact_, event.op, event, record->origin);
 }
 
 void Compression::take_left(const PleatTraceEvent& event) {
@@ -75,10 +82,7 @@ void Compression::take(const PleatTraceEvent& event, const Ledger& ledger) {
   if (record == nullptr) return;
   add_to(all_, event, *record);
   if (CompressionSums* const place = of(record->origin)) add_to(*place, event, *record);
-  if (event.kind == PLEAT_TRACE_HOLD) {
-    HeldReason& held = held_[{record->decided, event.reason}];
-    add(held.records, held.bytes, static_cast<std::int64_t>(event.bytes));
-  }
+  if (event.kind == PLEAT_TRACE_HOLD) add_trail(held_, record->decided, event, record->origin);
 }
 
 std::vector<CompressionLine> Compression::lines() const {
@@ -95,14 +99,13 @@ std::vector<CompressionLine> Compression::lines() const {
   return lines;
 }
 
-std::vector<ExactLine> Compression::exact() const {
-  std::vector<ExactLine> lines;
-  for (const auto& [key, sums] : exact_) {
-    const auto [why, op, frame] = key;
-    lines.push_back({std::string(definitions_.string(why)), op, frame, sums.records, sums.bytes});
+std::vector<TrailLine> Compression::lines_of(const ByTrail& trails) const {
+  std::vector<TrailLine> lines;
+  for (const auto& [key, sums] : trails) {
+    const auto [trail, op, frame] = key;
+    lines.push_back({std::string(definitions_.string(trail)), op, frame, sums.records, sums.bytes});
   }
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const ExactLine& a, const ExactLine& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(lines, std::greater(), &TrailLine::bytes);
   return lines;
 }
 
@@ -113,8 +116,7 @@ std::vector<LeftLine> Compression::left() const {
     lines.push_back({why == 0 ? "no reason told" : std::string(definitions_.string(why)), frame,
                      count.records, count.bytes});
   }
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const LeftLine& a, const LeftLine& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(lines, std::greater(), &LeftLine::bytes);
   return lines;
 }
 
@@ -122,23 +124,8 @@ std::vector<ProvedLine> Compression::proved() const {
   std::vector<ProvedLine> lines;
   for (const auto& [by, count] : proved_)
     lines.push_back({std::string(definitions_.string(by)), count.records, count.bytes});
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const ProvedLine& a, const ProvedLine& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(lines, std::greater(), &ProvedLine::bytes);
   return lines;
-}
-
-std::vector<HeldReason> Compression::reasons() const {
-  std::vector<HeldReason> reasons;
-  for (const auto& [why, sums] : held_) {
-    HeldReason reason = sums;
-    reason.reason = why.first != 0    ? std::string(definitions_.string(why.first))
-                    : why.second != 0 ? "reason " + std::to_string(why.second)
-                                      : "no reason told";
-    reasons.push_back(std::move(reason));
-  }
-  std::stable_sort(reasons.begin(), reasons.end(),
-                   [](const HeldReason& a, const HeldReason& b) { return a.bytes > b.bytes; });
-  return reasons;
 }
 
 }  // namespace pleat::trace

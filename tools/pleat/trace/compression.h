@@ -41,17 +41,9 @@ struct CompressionLine {
   CompressionSums sums;
 };
 
-// Why records stayed raw.
-struct HeldReason {
-  std::string reason;
-  std::uint64_t records = 0;
-  std::int64_t bytes = 0;
-};
-
-// What was to be stored without noise, though it could have been lossy: no proof says that noise is
-// harmless there.
-struct ExactLine {
-  std::string why;  // as core/reasons.h names it
+// Records with one trail (trail.h) from one place.
+struct TrailLine {
+  std::string trail;
   std::uint32_t op = 0;
   std::uint32_t frame = 0;
   std::uint64_t records = 0;
@@ -83,8 +75,11 @@ class Compression {
   [[nodiscard]] const CompressionSums& all() const noexcept { return all_; }
   // What saved most comes first, in all.
   [[nodiscard]] std::vector<CompressionLine> lines() const;
-  [[nodiscard]] std::vector<HeldReason> reasons() const;
-  [[nodiscard]] std::vector<ExactLine> exact() const;
+  // Those that stayed raw.
+  [[nodiscard]] std::vector<TrailLine> held() const { return lines_of(held_); }
+  // Those that were to be stored without noise, though they could have been lossy: no proof says
+  // that noise is harmless there.
+  [[nodiscard]] std::vector<TrailLine> exact() const { return lines_of(exact_); }
   [[nodiscard]] std::vector<LeftLine> left() const;
   [[nodiscard]] std::vector<ProvedLine> proved() const;
 
@@ -102,11 +97,13 @@ class Compression {
   const Definitions& definitions_;
   Lines& lines_;
   CompressionSums all_;
-  LiveTable<CompressionSums> by_place_;                                // operator and frame
-  std::map<std::pair<std::uint32_t, std::uint8_t>, HeldReason> held_;  // words, number
-  static constexpr std::size_t kMostExact = 65'536, kMostLeft = 65'536, kMostProved = 4096;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Count>
-      exact_;                                                      // why, op, frame
+  LiveTable<CompressionSums> by_place_;  // operator and frame
+  static constexpr std::size_t kMostTrails = 65'536, kMostLeft = 65'536, kMostProved = 4096;
+  // By the string of the trail, operator and frame.
+  using ByTrail = std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Count>;
+  void add_trail(ByTrail& to, std::uint32_t trail, const PleatTraceEvent& event, Origin origin);
+  [[nodiscard]] std::vector<TrailLine> lines_of(const ByTrail& trails) const;
+  ByTrail held_, exact_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Count> left_;  // why, frame
   std::map<std::uint32_t, Count> proved_;                          // by
 };

@@ -9,6 +9,7 @@
 
 #include "interpose/trace/wrapping.h"
 #include "page_layers.h"
+#include "tools/pleat/trace/trail.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {
@@ -309,10 +310,8 @@ Json Writer::growth(const trace::Growth& growth) {
 }
 
 Json Writer::compression(const DeviceReport& device) {
-  const auto reason_text = [&](const LeftRaw& one) {
-    return one.decided != 0  ? text(file_.definitions().string(one.decided))
-           : one.reason != 0 ? fmt::format("reason {}", one.reason)
-                             : std::string("no reason told");
+  const auto reason_text = [](const trace::TrailLine& one) {
+    return trace::trail_words(trace::raw_trail(one.trail));
   };
   const auto sums = [](const trace::CompressionSums& of) -> Json {
     return {{"encode_ms", static_cast<double>(of.encode_ns) * 1e-6},
@@ -328,12 +327,12 @@ Json Writer::compression(const DeviceReport& device) {
             {"restored", of.restored_bytes}};
   };
   std::map<std::string, std::pair<std::uint64_t, std::int64_t>> reasons;
-  std::map<PlaceKey, std::vector<const LeftRaw*>> by_place;
-  for (const LeftRaw& one : device.left_raw) {
+  std::map<PlaceKey, std::vector<const trace::TrailLine*>> by_place;
+  for (const trace::TrailLine& one : device.held) {
     auto& [records, bytes] = reasons[reason_text(one)];
     records += one.records;
     bytes = trace::wrapping_add(bytes, one.bytes);
-    by_place[one.place].push_back(&one);
+    by_place[{one.op, one.frame}].push_back(&one);
   }
   Json json{
       {"all", sums(device.compression)}, {"reasons", Json::array()}, {"lines", Json::array()}};
@@ -347,7 +346,7 @@ Json Writer::compression(const DeviceReport& device) {
     row["why"] = Json::array();  // pairs: reason, bytes
     const auto found = by_place.find({one.op, one.frame});
     if (found != by_place.end())
-      for (const LeftRaw* const left : found->second)
+      for (const trace::TrailLine* const left : found->second)
         row["why"].push_back({texts_.number(reason_text(*left)), left->bytes});
     json["lines"].push_back(std::move(row));
   }

@@ -28,23 +28,7 @@ void RunPlaces::take(const PleatTraceEvent& event, const Ledger& ledger) {
     if (to == nullptr) return;
     to->saved_bytes = wrapping_add(to->saved_bytes, bytes);
     ++to->saved;
-  } else if (event.kind == PLEAT_TRACE_HOLD) {
-    take_hold(event, ledger);
   }
-}
-
-void RunPlaces::take_hold(const PleatTraceEvent& event, const Ledger& ledger) {
-  const trace::LiveRecord* const record = ledger.record(device_, event.record);
-  if (record == nullptr) return;
-  const PlaceKey place = key(record->origin);
-  const auto where = std::tuple(place, record->decided, event.reason);
-  auto it = left_raw_.find(where);
-  if (it == left_raw_.end()) {
-    if (left_raw_.size() >= kMostLeftRaw) return;
-    it = left_raw_.emplace(where, LeftRaw{place, record->decided, event.reason}).first;
-  }
-  ++it->second.records;
-  it->second.bytes = wrapping_add(it->second.bytes, static_cast<std::int64_t>(event.bytes));
 }
 
 std::vector<RunPlace> RunPlaces::places() const {
@@ -56,13 +40,6 @@ std::vector<RunPlace> RunPlaces::places() const {
         {{static_cast<std::uint32_t>(place >> 32), static_cast<std::uint32_t>(place)}, sums});
   });
   return places;
-}
-
-std::vector<LeftRaw> RunPlaces::left_raw() const {
-  std::vector<LeftRaw> all;
-  all.reserve(left_raw_.size());
-  for (const auto& [where, one] : left_raw_) all.push_back(one);
-  return all;
 }
 
 }  // namespace pleat::cli

@@ -1,10 +1,8 @@
 // Sums for each place of a program over a whole trace: the bytes that each operator and line
-// allocated and saved, and why saved tensors stayed raw.
+// allocated and saved.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <tuple>
 #include <vector>
 
 #include "tools/pleat/trace/ledger.h"
@@ -32,14 +30,6 @@ struct RunPlace {
   RunSums sums;
 };
 
-struct LeftRaw {
-  PlaceKey place;
-  std::uint32_t decided = 0;  // a string; 0: not recorded
-  std::uint8_t reason = 0;
-  std::uint64_t records = 0;
-  std::int64_t bytes = 0;
-};
-
 class RunPlaces {
  public:
   RunPlaces(int device, trace::Lines& lines) : device_(device), lines_(lines) {}
@@ -47,22 +37,17 @@ class RunPlaces {
 
   // In no order.
   [[nodiscard]] std::vector<RunPlace> places() const;
-  [[nodiscard]] std::vector<LeftRaw> left_raw() const;
 
  private:
-  static constexpr std::size_t kMostLeftRaw = 1u << 16;
-
   [[nodiscard]] PlaceKey key(trace::Origin origin) {
     return {origin.op, lines_.frame_of(origin.stack)};
   }
   // Null: there are too many places.
   [[nodiscard]] RunSums* sums(trace::Origin origin);
-  void take_hold(const PleatTraceEvent& event, const trace::Ledger& ledger);
 
   int device_;
   trace::Lines& lines_;
   trace::LiveTable<RunSums> sums_;
-  std::map<std::tuple<PlaceKey, std::uint32_t, std::uint8_t>, LeftRaw> left_raw_;
 };
 
 }  // namespace pleat::cli

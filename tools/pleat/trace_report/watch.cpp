@@ -58,7 +58,7 @@ class DeviceWatch {
     report.growth = find_growth(end_, replay_.lives(), lines_);
     report.compression = compression_.all();
     report.compression_lines = compression_.lines();
-    report.left_raw = run_.left_raw();
+    report.held = compression_.held();
     report.left_alone = compression_.left();
     layers_.take_moment(at_.live, replay_);
     report.layers = layers_.layers(depth, kMostPlaces);

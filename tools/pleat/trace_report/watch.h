@@ -38,7 +38,7 @@ struct DeviceReport {
   trace::Growth growth;
   trace::CompressionSums compression;
   std::vector<trace::CompressionLine> compression_lines;
-  std::vector<LeftRaw> left_raw;
+  std::vector<trace::TrailLine> held;
   std::vector<trace::LeftLine> left_alone;
   DeviceLayers layers;
 };

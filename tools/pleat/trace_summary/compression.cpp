@@ -1,9 +1,12 @@
 // Saved tensors of a device, in a summary: sums over the run, and the reasons of decisions.
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <functional>
 
+#include "interpose/trace/wrapping.h"
 #include "summary.h"
+#include "tools/pleat/trace/trail.h"
 #include "tools/pleat/trace_command/describe.h"
 #include "tools/pleat/trace_command/text.h"
 #include "torch_bridge/core/option_text.h"
@@ -17,27 +20,6 @@ using Row = std::vector<Cell>;
 
 std::string milliseconds(std::uint64_t ns) {
   return fmt::format("{:.1f} ms", static_cast<double>(ns) * 1e-6);
-}
-
-// The reasons of core/reasons.h, in the words of a user.
-std::string_view in_words(std::string_view why) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kWords{{
-      {"operator", "the operator bears no noise"},
-      {"function", "saved by a function that Pleat cannot look into"},
-      {"pole", "a division, logarithm, comparison or loss follows"},
-      {"function_behind", "a function that Pleat cannot look into follows"},
-      {"no_proof", "nothing that follows shows noise to be harmless"},
-      {"no_room", "memory was short before a proof came"},
-      {"computed_weight", "computed from weights alone"},
-      {"derivative", "results of derivatives are made of it"},
-      {"in_backward", "saved while backward runs"},
-      {"rule", "the option `rule` says so"},
-      {"assigned", "its bits by sensitivity say so"},
-      {"may_bear_noise", "nothing is coded (bits:off), or coding gains too little"},
-  }};
-  for (const auto& [name, words] : kWords)
-    if (why == name) return words;
-  return why;
 }
 
 Json sums_json(const CompressionSums& sums) {
@@ -54,18 +36,33 @@ Json sums_json(const CompressionSums& sums) {
           {"restore_ns", sums.restore_ns}};
 }
 
+// Of all places, with the reason for which they stayed raw.
+std::vector<trace::TrailLine> by_trail(const std::vector<trace::TrailLine>& lines) {
+  std::vector<trace::TrailLine> sums;
+  for (const trace::TrailLine& line : lines) {
+    const std::string trail = trace::raw_trail(line.trail);
+    auto sum = std::ranges::find(sums, trail, &trace::TrailLine::trail);
+    if (sum == sums.end()) sum = sums.insert(sum, {trail});
+    sum->records += line.records;
+    sum->bytes = trace::wrapping_add(sum->bytes, line.bytes);
+  }
+  std::ranges::stable_sort(sums, std::greater(), &trace::TrailLine::bytes);
+  return sums;
+}
+
 // Why tensors were compressed, stored exactly, or left alone.
 void put_decisions(Section& to, const DeviceSummary& device, const PlaceCells& places,
                    const TraceSummaryRequest& request) {
   Table exact({figure_column("size", "bytes"), figure_column("tensors", "records", 1),
                name_column("why", "why"), name_column("operator", "op"),
-               name_column("line", "line")});
-  exact.add_first(request.top, device.exact, [&](const trace::ExactLine& line) -> Row {
+               name_column("line", "line"), json_columns()});
+  exact.add_first(request.top, device.exact, [&](const trace::TrailLine& line) -> Row {
     return {size_cell(line.bytes),
             count_cell(line.records),
-            {line.why, bridge::printable(in_words(line.why), kMostWord)},
+            {trace::exactness_of(line.trail), trace::trail_words(line.trail)},
             places.op(line.op),
-            places.line(line.frame)};
+            places.line(line.frame),
+            {{{"trail", line.trail}}, ""}};
   });
   put_table(to, "exact",
             title_text(device_text(device.lives->device), "stored exactly, though floats, and why"),
@@ -99,6 +96,7 @@ void put_decisions(Section& to, const DeviceSummary& device, const PlaceCells& p
 void put_compression(Section& to, const DeviceSummary& device, const PlaceCells& places,
                      const TraceSummaryRequest& request) {
   const CompressionSums& all = device.compression;
+  const std::vector<trace::TrailLine> held_by_trail = by_trail(device.held);
   Section of;
   of.values(sums_json(all));
   if (all.saved != 0 || all.encoded != 0 || all.restored != 0) {
@@ -113,13 +111,16 @@ void put_compression(Section& to, const DeviceSummary& device, const PlaceCells&
                                   milliseconds(all.restore_ns)));
     of.line("restored",
             fmt::format("{}, {}", count_text(all.restored), size_text(all.restored_bytes)));
-    for (const trace::HeldReason& held : device.held)
+    for (const trace::TrailLine& held : held_by_trail)
       of.line("left raw", fmt::format("{}, {}: {}", count_text(held.records), size_text(held.bytes),
-                                      bridge::printable(in_words(held.reason), kMostWord)));
+                                      trace::trail_words(held.trail)));
   }
   Json reasons = Json::array();
-  for (const trace::HeldReason& held : device.held)
-    reasons.push_back({{"reason", held.reason}, {"records", held.records}, {"bytes", held.bytes}});
+  for (const trace::TrailLine& held : held_by_trail)
+    reasons.push_back({{"reason", trace::exactness_of(held.trail)},
+                       {"trail", held.trail},
+                       {"records", held.records},
+                       {"bytes", held.bytes}});
   of.value("reasons", std::move(reasons));
   Table table({json_columns(), figure_column("saved"), figure_column("compressed"),
                figure_column("to"), figure_column("ratio"), figure_column("left raw", "", 1),

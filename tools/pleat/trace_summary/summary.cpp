@@ -46,7 +46,7 @@ class DeviceWatch {
     summary.growth = find_growth(end_, all_, lines);
     summary.compression = compression_.all();
     summary.compression_lines = compression_.lines();
-    summary.held = compression_.reasons();
+    summary.held = compression_.held();
     summary.exact = compression_.exact();
     summary.left = compression_.left();
     summary.proved = compression_.proved();

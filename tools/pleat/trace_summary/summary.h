@@ -32,8 +32,7 @@ struct DeviceSummary {
   trace::Growth growth;
   trace::CompressionSums compression;
   std::vector<trace::CompressionLine> compression_lines;
-  std::vector<trace::HeldReason> held;
-  std::vector<trace::ExactLine> exact;
+  std::vector<trace::TrailLine> held, exact;
   std::optional<WhatIfSummary> what_if;  // none: not asked for, or the trace does not know
   std::vector<trace::LeftLine> left;
   std::vector<trace::ProvedLine> proved;

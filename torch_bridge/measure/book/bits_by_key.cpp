@@ -23,21 +23,16 @@ void BitsByKey::set_table(std::span<const Entry> entries) {
     }
   }
   const Table* const present = table_.load(std::memory_order_relaxed);
-  if (present != nullptr && std::ranges::equal(*present, table, [](const Entry& a, const Entry& b) {
-        return a.key == b.key && a.width == b.width;
-      })) {
+  if (present != nullptr && *present == table) {
     return;  // as most often when nothing is new
   }
   tables_.push_back(std::make_unique<const Table>(std::move(table)));
   table_.store(tables_.back().get(), std::memory_order_release);
 }
 
-std::uint8_t BitsByKey::width_in(const Table& table, allocator::TensorKey key,
-                                 std::uint8_t otherwise) noexcept {
-  const auto found =
-      std::lower_bound(table.begin(), table.end(), key,
-                       [](const Entry& entry, allocator::TensorKey k) { return entry.key < k; });
-  return found != table.end() && found->key == key ? found->width : otherwise;
+BitsByKey::Entry BitsByKey::entry_in(const Table& table, const Entry& otherwise) noexcept {
+  const auto found = std::ranges::lower_bound(table, otherwise.key, {}, &Entry::key);
+  return found != table.end() && found->key == otherwise.key ? *found : otherwise;
 }
 
 }  // namespace pleat::bridge

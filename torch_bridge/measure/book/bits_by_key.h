@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocator/ids.h"
+#include "torch_bridge/core/reasons.h"
 
 namespace pleat::bridge {
 
@@ -17,6 +18,8 @@ class BitsByKey {
   struct Entry {
     allocator::TensorKey key;
     std::uint8_t width;  // of the codec: 1, 2, 3, 4, 6, 8; 0: lossless
+    Why why = Why::kProfile;
+    bool operator==(const Entry&) const = default;
   };
 
   // ---- one thread at a time each; readers meanwhile get the old or the new ---- 0: all is
@@ -32,16 +35,18 @@ class BitsByKey {
   [[nodiscard]] std::uint8_t uniform() const noexcept {
     return uniform_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] std::uint8_t width_of(allocator::TensorKey key) const noexcept {
-    const std::uint8_t width = uniform();
+  [[nodiscard]] Entry entry_of(allocator::TensorKey key) const noexcept {
+    const Entry uniform{key, this->uniform(), Why::kBits};
     const Table* const table = table_.load(std::memory_order_acquire);
-    return width == 0 || table == nullptr ? width : width_in(*table, key, width);
+    return uniform.width == 0 || table == nullptr ? uniform : entry_in(*table, uniform);
+  }
+  [[nodiscard]] std::uint8_t width_of(allocator::TensorKey key) const noexcept {
+    return entry_of(key).width;
   }
 
  private:
   using Table = std::vector<Entry>;  // ascending by key
-  static std::uint8_t width_in(const Table& table, allocator::TensorKey key,
-                               std::uint8_t otherwise) noexcept;
+  static Entry entry_in(const Table& table, const Entry& otherwise) noexcept;
 
   std::atomic<std::uint8_t> uniform_{0};
   std::atomic<const Table*> table_{nullptr};

@@ -20,6 +20,21 @@ using sensitivity::Unit;
 constexpr unsigned kMostChecks = 3;     // behind one measurement
 constexpr std::size_t kLongest = 4096;  // line of ours
 
+// The width of the next steps. Where the payloads that were read had been asked for another one,
+// the steps that follow from their values are unknown.
+void set_asked(Unit& unit, const BitsByKey::Entry& asked) {
+  unit.width = asked.width;
+  std::vector<std::string> trail{step_text(asked.why, asked.width)};
+  if (unit.trail.empty() || unit.trail.front() == trail.front()) return;
+  for (const std::string& step : unit.trail) {
+    const Why why = why_named(std::string_view(step).substr(0, step.find(':')));
+    if (asked.width != 0 && why >= Why::kOwnOperator && why < Why::kWideSteps)
+      trail.push_back(step_text(why, std::max(unit.floor, asked.width)));
+  }
+  if (asked.width == 0) trail.push_back(step_text(Why::kAssigned, 0));
+  unit.trail = std::move(trail);
+}
+
 }  // namespace
 
 void SensitivityBook::ask(const Options& options, std::uint64_t rank) {
@@ -284,7 +299,9 @@ void SensitivityBook::write_locked() noexcept {
   }
   try {
     for (Unit& unit : profile_.units) {
-      unit.width = unit.fixed.empty() ? bits_.width_of({unit.key}) : unit.width;
+      if (unit.fixed.empty()) {
+        set_asked(unit, bits_.entry_of({unit.key}));
+      }
     }
     const std::string problem = sensitivity::write_profile(profile_, file_);
     changed_ = false;

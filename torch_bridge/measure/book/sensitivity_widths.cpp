@@ -121,11 +121,15 @@ void SensitivityBook::assign() {
       if (seen_.contains(choice.key) != were_seen) {
         continue;
       }
-      table.push_back({{choice.key}, choice.width});
-      if (const auto unit = by_key.find(choice.key); unit != by_key.end()) {
-        for (const std::uint64_t result : unit->second->results) {
-          table.push_back({{result}, choice.width});
-        }
+      const Unit& unit = *by_key.at(choice.key);
+      const bool uniform = !unit.is_measured() && choice.width == bits_.uniform();
+      const Why why = unit.distrusted ? Why::kDistrusted
+                      : uniform       ? Why::kBits
+                      : by_budget_    ? Why::kBudget
+                                      : Why::kProfile;
+      table.push_back({{choice.key}, choice.width, why});
+      for (const std::uint64_t result : unit.results) {
+        table.push_back({{result}, choice.width, why});
       }
     }
   };
