@@ -15,7 +15,6 @@ void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept
   guard.lock_.unlock();
   const std::uint64_t begin = now_ns();
   const Record::Decision decision = record.decide(start);
-  under_link_lock([&] { record.choice = decision.choice; });
   Put put{.block = raw_block(record.stored),
           .bytes = record.bytes,
           .ranges = &record.ranges,

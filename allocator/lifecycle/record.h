@@ -104,7 +104,7 @@ class Record {
     bool may_be_recomputed = false;  // without effect if there is no argument
     Tier tier = Tier::kDevice;
   };
-  [[nodiscard]] virtual Decision decide(Start /*start*/) noexcept { return {choice, true}; }
+  [[nodiscard]] virtual Decision decide(Start start) noexcept = 0;
 
   // The event until which a released block is held raw: kNone, kForwardEnd or kProof. Called under
   // `mutex`; takes no lock.
@@ -128,10 +128,9 @@ class Record {
     Record* previous = nullptr;
   } waiting;
 
-  // Written while tagging (under the link lock), constant once released, except by decide().
+  // Written while tagging (under the link lock), constant once released.
   std::size_t bytes = 0;  // bytes of the storage
   ByteRanges ranges;      // the ranges that the views cover
-  CodecWords choice{};    // see BlockCodec
   std::uint64_t nonce = 0;
   TensorKey key{};
   StreamId stream{};  // stream of the last pack: after its earlier work the bytes are complete

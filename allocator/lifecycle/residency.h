@@ -75,7 +75,7 @@ class Residency {
   }
 
   // Runs `body(Record*)` with the record linked to `block` (nullptr if none) under the link lock.
-  // The body can merge ranges and choice into a tagged record, call add_reference(), or return a
+  // The body can merge ranges into a tagged record, call add_reference(), or return a
   // new record to link; it takes no lock. Returns the body's result. The call is a pack: the block
   // is in use on `stream`.
   template <class Body>

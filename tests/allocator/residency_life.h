@@ -56,6 +56,7 @@ class LifeRecord final : public Record {
     started_by = start;
     return {choice, true, tier};
   }
+  CodecWords choice{};
   Tier tier = Tier::kDevice;
   bool storage_lives = false;
   bool original_is_read = false;

@@ -51,7 +51,7 @@ class FakeRecord final : public Record {
   Hold waits_for() const noexcept override { return until; }
   Decision decide(Start start) noexcept override {
     started_by = start;
-    return {mind_changed ? CodecWords{{7}} : choice, follows};
+    return {mind_changed ? CodecWords{{7}} : CodecWords{}, follows};
   }
   Hold until = Hold::kNone;
   Reading reading{};

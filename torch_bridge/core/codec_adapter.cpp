@@ -121,9 +121,9 @@ allocator::EncodeResult CodecAdapter::encode(const EncodeRequest& request,
                                              std::size_t capacity) noexcept {
   const Details& d = details(plan);
   if (payload == request.source) {
-    return finish(request, d.plan,
-                  encode_block_in_place(payload, request.source_bytes, d.plan, request.nonce,
-                                        executor_));
+    return finish(
+        request, d.plan,
+        encode_block_in_place(payload, request.source_bytes, d.plan, request.nonce, executor_));
   }
   BlockSource source = d.source;
   source.data = request.source;  // a closed plan has none

@@ -30,7 +30,8 @@ struct Decision {
   bool assigned_exact = false;  // its key is exact; a pass that measures can add noise of `choice`
   bool written = false;         // before one of its saves: it is no operator's result any more
   bool whole = false;           // its saves cover the storage; set at its release
-  bool may_be_recomputed = false;        // if the codec finds it to be its argument's function
+  bool may_be_recomputed = false;  // if the codec finds it to be its argument's function
+  allocator::Tier tier = allocator::Tier::kDevice;
   std::optional<allocator::Start> when;  // its encode began; empty: the decision can still change
 
   [[nodiscard]] std::span<const Step> trail() const noexcept { return {steps_.data(), count_}; }

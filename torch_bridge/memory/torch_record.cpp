@@ -197,8 +197,8 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
   backend_.residency().under_link_lock([&] {
     const bridge::Decision* const of_argument =
         argument.record != nullptr ? &static_cast<TorchRecord*>(argument.record)->decision_
-        : planned_argument_ ? &*planned_argument_
-                            : nullptr;
+        : planned_argument_        ? &*planned_argument_
+                                   : nullptr;
     decision_.whole = ranges.is_all_of(bytes);
     change(decision_.released(start, undecided_.load() == 0, of_argument));
   });
@@ -213,7 +213,7 @@ allocator::Record::Decision TorchRecord::decide(allocator::Start start) noexcept
     (decision_.exactness == Exactness::kFunction ? function_->saved_bytes : function_->behind_bytes)
         .fetch_add(bytes, std::memory_order_relaxed);
   }
-  return {decision_.stored().pack(), decision_.may_be_recomputed};
+  return {decision_.stored().pack(), decision_.may_be_recomputed, decision_.tier};
 }
 
 std::optional<bridge::Decision> TorchRecord::decided() {
@@ -425,8 +425,8 @@ bool TorchRecord::restored_may_live() const {
 void TorchRecord::note_restored(const c10::Storage& restored) {
   if (tracing()) [[unlikely]]
     (void)decided();
-  if (pass_values() != PassValues::kYardstick || reads_original() || block_beside(stored) == nullptr)
-      [[likely]] {
+  if (pass_values() != PassValues::kYardstick || reads_original() ||
+      block_beside(stored) == nullptr) [[likely]] {
     return;
   }
   const std::optional<bridge::Decision> decision = decided();
