@@ -195,24 +195,19 @@ void offer(CLI::Option& option, const std::vector<std::string>& values) {
   option.check(CLI::Validator(pass, "", std::string(kMark) + lines(values)));
 }
 
-void add_completion_commands(CLI::App& app, CompletionCommands& commands) {
-  commands.all = app.add_subcommand("completion", "Print a script that completes command lines");
-  commands.bash =
-      commands.all->add_subcommand("bash", "Print a script that completes command lines in bash");
-  commands.all->footer(kExamples);
-  commands.bash->footer(kExamples);
-}
-
-std::string bash_completion(CLI::App& app, const std::vector<const CLI::App*>& programs) {
-  BashScript script(programs);
-  script.add(app, app.get_name());
-  return script.text();
-}
-
-int print_completion(const CompletionCommands& commands, CLI::App& app,
-                     const std::vector<const CLI::App*>& programs) {
-  if (!commands.bash->parsed()) return put(commands.all->help("pleat")) ? 0 : 2;
-  return put(bash_completion(app, programs)) ? 0 : 2;
+void add_completion_commands(CLI::App& app, Work& work,
+                             const std::vector<const CLI::App*>& programs) {
+  CLI::App& all = *app.add_subcommand("completion", "Print a script that completes command lines");
+  CLI::App& bash =
+      *all.add_subcommand("bash", "Print a script that completes command lines in bash");
+  all.footer(kExamples);
+  bash.footer(kExamples);
+  on_parsed(all, work, [&all] { return put(all.help("pleat")) ? 0 : 2; });
+  on_parsed(bash, work, [&app, programs] {
+    BashScript script(programs);
+    script.add(app, app.get_name());
+    return put(script.text()) ? 0 : 2;
+  });
 }
 
 }  // namespace pleat::cli

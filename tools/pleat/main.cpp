@@ -92,6 +92,11 @@ int complain(int exit_code, fmt::format_string<Arguments...> format, Arguments&&
   return exit_code;
 }
 
+int print_help(const CLI::App& command) {
+  std::fputs(command.help("pleat").c_str(), stdout);
+  return 0;
+}
+
 // --- options as flags -------------------------------------------------------------------------
 
 std::string flag_name(std::string_view key) {
@@ -201,15 +206,6 @@ int print_env(const Settings& settings) {
 
 // --- profile ----------------------------------------------------------------------------------
 
-struct ProfileCommands {
-  CLI::App* all = nullptr;
-  CLI::App* show = nullptr;
-  CLI::App* curve = nullptr;
-  CLI::App* diff = nullptr;
-  CLI::App* check = nullptr;
-  ProfileRequest request;
-};
-
 void add_profile_file(CLI::App& command, const char* name, std::string& file) {
   command.add_option(name, file, "a profile")->required()->type_name("");
 }
@@ -241,39 +237,31 @@ void add_profile_bits(CLI::App& command, std::optional<double>& bits) {
       ->type_name("1..8");
 }
 
-void add_profile_commands(CLI::App& app, ProfileCommands& commands) {
-  ProfileRequest& request = commands.request;
-  commands.all = app.add_subcommand("profile", "Say what a profile knows, and what it is worth");
-  commands.all->footer(kProfileExamples);
-  commands.show = commands.all->add_subcommand("show", "Print the units and their widths");
-  commands.curve =
-      commands.all->add_subcommand("curve", "Print noise over bits: which are enough?");
-  commands.diff = commands.all->add_subcommand("diff", "Print what two profiles differ in");
-  commands.check = commands.all->add_subcommand("check", "Say whether a profile is a good one");
-  for (CLI::App* command : {commands.show, commands.curve, commands.diff, commands.check}) {
-    add_profile_file(*command, command == commands.diff ? "A" : "FILE", request.file);
-    command->add_flag("--json", request.as_json, "machine-readable");
-    command->footer(kProfileExamples);
-  }
-  add_profile_file(*commands.diff, "B", request.other);
-  add_profile_sort(*commands.diff, request.sort);
-  add_profile_sort(*commands.show, request.sort);
-  add_profile_bits(*commands.show, request.bits);
-  commands.show->add_flag("--why", request.why,
-                          "how each unit came to its width when it was written");
-  for (CLI::App* command : {commands.show, commands.curve})
+void add_profile_commands(CLI::App& app, Work& work, ProfileRequest& request) {
+  CLI::App& all = *app.add_subcommand("profile", "Say what a profile knows, and what it is worth");
+  all.footer(kProfileExamples);
+  on_parsed(all, work, [&all] { return print_help(all); });
+  const auto add = [&](const char* name, const char* help, auto* act, const char* file = "FILE") {
+    CLI::App& command = *all.add_subcommand(name, help);
+    add_profile_file(command, file, request.file);
+    command.add_flag("--json", request.as_json, "machine-readable");
+    command.footer(kProfileExamples);
+    on_parsed(command, work, [act, &request] { return act(request); });
+    return &command;
+  };
+  CLI::App* const show = add("show", "Print the units and their widths", show_profile);
+  CLI::App* const curve =
+      add("curve", "Print noise over bits: which are enough?", show_profile_curve);
+  CLI::App* const diff = add("diff", "Print what two profiles differ in", diff_profiles, "A");
+  add("check", "Say whether a profile is a good one", check_profile);
+  add_profile_file(*diff, "B", request.other);
+  add_profile_sort(*diff, request.sort);
+  add_profile_sort(*show, request.sort);
+  add_profile_bits(*show, request.bits);
+  show->add_flag("--why", request.why, "how each unit came to its width when it was written");
+  for (CLI::App* command : {show, curve})
     command->add_option("--html", request.html, "write a page with pictures to this file, too")
         ->type_name("OUT");
-}
-
-int profile(const ProfileCommands& commands) {
-  const ProfileRequest& request = commands.request;
-  if (commands.show->parsed()) return show_profile(request);
-  if (commands.curve->parsed()) return show_profile_curve(request);
-  if (commands.diff->parsed()) return diff_profiles(request);
-  if (commands.check->parsed()) return check_profile(request);
-  std::fputs(commands.all->help("pleat").c_str(), stdout);
-  return 0;
 }
 
 // --- command line -----------------------------------------------------------------------------
@@ -313,6 +301,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kRunExamples);
 
+  Work work;
   Settings settings;
   CLI::App& run_command = *app.add_subcommand(
       "run", "Run a program under Pleat, in this very process: pleat run [OPTIONS] [--] CMD ...");
@@ -334,6 +323,7 @@ int main(int argc, char** argv) {
   CLI::App& env_command = *app.add_subcommand("env", "Print the variables `run` would set");
   add_option_flags(env_command, settings);
   env_command.footer(kEnvExamples);
+  on_parsed(env_command, work, [&] { return print_env(settings); });
 
   std::string python;
   bool as_json = false;
@@ -342,19 +332,22 @@ int main(int argc, char** argv) {
   doctor_command.add_flag("--json", as_json, "machine-readable");
   add_option_flags(doctor_command, settings);
   doctor_command.footer(kDoctorExamples);
+  on_parsed(doctor_command, work, [&] { return doctor(python, settings, as_json); });
 
-  ProfileCommands profile_commands;
-  add_profile_commands(app, profile_commands);
+  ProfileRequest profile;
+  add_profile_commands(app, work, profile);
 
-  TraceCommands trace_commands;
-  add_trace_commands(app, trace_commands);
+  CLI::App& trace = *app.add_subcommand("trace", "Say where a program's memory went");
+  on_parsed(trace, work, [&trace] { return print_help(trace); });
+  for (const auto add : {add_trace_summary, add_trace_export, add_trace_report, add_trace_diff,
+                         add_trace_merge, add_trace_top})
+    add(trace, work);
 
   TraceRecordRequest record;
-  CLI::App& record_command = *add_trace_record(*trace_commands.all, record);
+  CLI::App& record_command = *add_trace_record(trace, record);
   add_option_flags(record_command, settings, /*records=*/true);
 
-  CompletionCommands completion_commands;
-  add_completion_commands(app, completion_commands);
+  add_completion_commands(app, work, {&run_command, &check_command, &record_command});
 
   const auto is = [&](int at, const char* name) {
     return argc > at && std::strcmp(argv[at], name) == 0;
@@ -370,14 +363,7 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return complain(kUsage, "{}; see `pleat --help`", error.what());
   }
-  if (env_command.parsed()) return print_env(settings);
-  if (doctor_command.parsed()) return doctor(python, settings, as_json);
-  if (profile_commands.all->parsed()) return profile(profile_commands);
-  if (completion_commands.all->parsed())
-    return print_completion(completion_commands, app,
-                            {&run_command, &check_command, &record_command});
-  if (trace_commands.all->parsed() && !record_command.parsed())
-    return run_trace_command(trace_commands);
+  if (work) return work();
 
   char** command = argv + own_words;
   if (*command != nullptr && std::strcmp(*command, "--") == 0) ++command;

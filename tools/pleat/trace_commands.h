@@ -1,35 +1,30 @@
-// `pleat trace`: a program's memory, from its trace. Reads files; starts no process.
+// Work of the command line, and `pleat trace`: a program's memory, from its trace. Its commands
+// read files and start no process; `record` is in trace_command/record.h.
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <memory>
+#include <functional>
+#include <utility>
 
 namespace pleat::cli {
 
-class TraceExportCommand;
-struct TraceSummaryRequest;
-struct TraceReportRequest;
-struct TraceDiffRequest;
-struct TraceMergeRequest;
-struct TraceTopRequest;
+// Does what the command line asks for. Returns the exit code.
+using Work = std::function<int()>;
+// `act` becomes the work if `command` is parsed without a command below it.
+inline void on_parsed(CLI::App& command, Work& work, Work act) {
+  command.callback([&command, &work, act = std::move(act)] {
+    if (!work && command.get_subcommands().empty()) work = act;
+  });
+}
 
-struct TraceCommands {
-  CLI::App* all = nullptr;
-  CLI::App* summary = nullptr;
-  std::shared_ptr<TraceSummaryRequest> summary_request;
-  std::shared_ptr<TraceExportCommand> exporting;
-  CLI::App* report = nullptr;
-  std::shared_ptr<TraceReportRequest> report_request;
-  CLI::App* diff = nullptr;
-  std::shared_ptr<TraceDiffRequest> diff_request;
-  CLI::App* merge = nullptr;
-  std::shared_ptr<TraceMergeRequest> merge_request;
-  CLI::App* top = nullptr;
-  std::shared_ptr<TraceTopRequest> top_request;
-};
-// Adds `trace` and its commands to `app`. `commands` must outlive `app`.
-void add_trace_commands(CLI::App& app, TraceCommands& commands);
-// Runs the parsed command. Returns the exit code.
-[[nodiscard]] int run_trace_command(const TraceCommands& commands);
+// Each adds a command. Exit codes: 0; 2, no trace, or an output that cannot be written; 3, over a
+// limit. The reason is a line on stderr. `work` must outlive the parsing.
+void add_trace_summary(CLI::App& trace, Work& work);
+void add_trace_export(CLI::App& trace, Work& work);
+void add_trace_report(CLI::App& trace, Work& work);
+void add_trace_diff(CLI::App& trace, Work& work);
+void add_trace_merge(CLI::App& trace, Work& work);
+// Returns when the job ends.
+void add_trace_top(CLI::App& trace, Work& work);
 
 }  // namespace pleat::cli

@@ -115,7 +115,13 @@ void add_layers(CLI::App& command, TraceSelection& request, std::uint32_t& depth
              request);
 }
 
-void add_moment(CLI::App& command, const char* help, Moment& moment) {
+void add_tables(CLI::App& command, bool& as_json, std::size_t& top) {
+  command.add_flag("--json", as_json, "machine-readable");
+  add_parsed(command, "--top", "rows of each table [10]", "N", "whole numbers", parse_count,
+             [&top](std::uint64_t rows) { top = rows; });
+}
+
+void add_moment(CLI::App& command, Moment& moment, const char* help) {
   add_parsed(command, "--at", help, "peak|end|oom|dump|SECONDS",
              "peak, end, oom, dump and seconds from the trace's beginning", parse_moment,
              [&moment](const Moment& asked) { moment = asked; });

@@ -47,7 +47,10 @@ void add_groups(CLI::App& command, const char* help, TraceSelection& request);
 // --depth of a table of modules, and --group for one of groups.
 void add_layers(CLI::App& command, TraceSelection& request, std::uint32_t& depth);
 // --at.
-void add_moment(CLI::App& command, const char* help, Moment& moment);
+void add_moment(CLI::App& command, Moment& moment,
+                const char* help = "the moment to tell of [peak]");
+// --json, and --top of a command that prints tables.
+void add_tables(CLI::App& command, bool& as_json, std::size_t& top);
 // --what-if.
 void add_what_if(CLI::App& command, const char* help, std::optional<double>& bits);
 

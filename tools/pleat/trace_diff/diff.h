@@ -5,11 +5,31 @@
 #include <string>
 #include <vector>
 
-#include "diff_command.h"
 #include "tools/pleat/trace/match.h"
 #include "tools/pleat/trace_summary/summary.h"
 
 namespace pleat::cli {
+
+// So many bytes, or such a part of what A has.
+struct GrowthLimit {
+  std::uint64_t bytes = 0;
+  double per_cent = -1;  // below 0: bytes count
+
+  [[nodiscard]] bool allows(std::int64_t a, std::int64_t b) const noexcept {
+    const auto growth = static_cast<double>(b) - static_cast<double>(a);
+    return growth <=
+           (per_cent < 0 ? static_cast<double>(bytes) : per_cent / 100 * static_cast<double>(a));
+  }
+};
+
+struct TraceDiffRequest : TraceSelection {  // `file` is A
+  std::string other;                        // B
+  bool as_json = false;
+  std::size_t top = 10;  // rows of each table
+  Moment at;
+  std::optional<GrowthLimit> most_growth;
+  std::string most_growth_text;
+};
 
 // One of the two traces, read.
 struct DiffSide {

@@ -1,11 +1,11 @@
-#include "diff_command.h"
-
+// `pleat trace diff`: the memory that differs between two runs of a program.
 #include <fmt/format.h>
 
 #include "diff.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/text.h"
+#include "tools/pleat/trace_commands.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -100,34 +100,30 @@ int diff_files(const TraceDiffRequest& request) {
 
 }  // namespace
 
-CLI::App* add_trace_diff(CLI::App& trace, TraceDiffRequest& request) {
-  CLI::App* const command =
-      trace.add_subcommand("diff", "Say what grew and what shrank from one trace to another");
-  command->footer(kExamples);
-  command->add_option("A", request.file, "a trace")->required()->type_name("");
-  command->add_option("B", request.other, "the trace to hold against it")
-      ->required()
-      ->type_name("");
-  command->add_flag("--json", request.as_json, "machine-readable");
-  add_parsed(*command, "--top", "rows of each table [10]", "N", "whole numbers", parse_count,
-             [&](std::uint64_t rows) { request.top = rows; });
-  add_moment(*command, "the moment to tell of [peak]", request.at);
+void add_trace_diff(CLI::App& trace, Work& work) {
+  CLI::App& command =
+      *trace.add_subcommand("diff", "Say what grew and what shrank from one trace to another");
+  command.footer(kExamples);
+  const auto asked = std::make_shared<TraceDiffRequest>();
+  TraceDiffRequest& request = *asked;
+  command.add_option("A", request.file, "a trace")->required()->type_name("");
+  command.add_option("B", request.other, "the trace to hold against it")->required()->type_name("");
+  add_tables(command, request.as_json, request.top);
+  add_moment(command, request.at);
   const auto take_limit = [&request](const std::string& text) {
     request.most_growth = parse_limit(text);
     request.most_growth_text = text;
     if (!request.most_growth) refuse("--max-growth", text, "sizes like 64MiB, and 2%");
   };
   command
-      ->add_option_function<std::string>("--max-growth", take_limit,
-                                         "exit code 3 if B holds more than A by over this")
+      .add_option_function<std::string>("--max-growth", take_limit,
+                                        "exit code 3 if B holds more than A by over this")
       ->type_name("SIZE|PERCENT");
-  add_filters(*command, request);
-  return command;
-}
-
-int trace_diff(const TraceDiffRequest& request) {
-  return with_memory(request.file, "not enough memory to compare it",
-                     [&] { return diff_files(request); });
+  add_filters(command, request);
+  on_parsed(command, work, [asked] {
+    return with_memory(asked->file, "not enough memory to compare it",
+                       [&] { return diff_files(*asked); });
+  });
 }
 
 }  // namespace pleat::cli

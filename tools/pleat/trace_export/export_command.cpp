@@ -1,7 +1,7 @@
-#include "export_command.h"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -10,6 +10,7 @@
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/text.h"
+#include "tools/pleat/trace_commands.h"
 
 namespace pleat::cli {
 namespace {
@@ -53,18 +54,6 @@ constexpr std::array<FormatRow, 7> kFormats{{
     {"json", ExportFormat::kJson, export_json_lines},
 }};
 
-std::optional<ExportFormat> parse_format(std::string_view text) {
-  for (const FormatRow& row : kFormats)
-    if (text == row.name) return row.format;
-  return std::nullopt;
-}
-
-std::string format_names() {
-  std::string names;
-  for (const FormatRow& row : kFormats) names.append(names.empty() ? "" : ", ").append(row.name);
-  return names;
-}
-
 std::optional<StackBytes> parse_what(std::string_view text) {
   if (text == "peak") return StackBytes::kPeak;
   if (text == "leaked") return StackBytes::kLeaked;
@@ -96,80 +85,58 @@ int export_file(const TraceExportRequest& request) {
   return written ? 0 : trouble(out.error());
 }
 
+// One line; empty: the options fit the format.
+std::string complaint(const CLI::App& command, ExportFormat format) {
+  for (const char* const option : {"--at", "--group"})
+    if (command.count(option) > 0 && !is_snapshot(format))
+      return fmt::format("{} is for torch-snapshot.pickle and torch-snapshot.json", option);
+  if (command.count("--what") > 0 && format != ExportFormat::kCollapsed)
+    return "--what is for collapsed";
+  return {};
+}
+
 }  // namespace
 
-class TraceExportCommand {
- public:
-  explicit TraceExportCommand(CLI::App& trace);
-  [[nodiscard]] bool parsed() const { return app_->parsed(); }
-  // One line; empty: the options fit the format.
-  [[nodiscard]] std::string complaint() const {
-    if (app_->count("--at") > 0 && !is_snapshot(request_.format))
-      return "--at is for torch-snapshot.pickle and torch-snapshot.json";
-    if (app_->count("--group") > 0 && !is_snapshot(request_.format))
-      return "--group is for torch-snapshot.pickle and torch-snapshot.json";
-    if (app_->count("--what") > 0 && request_.format != ExportFormat::kCollapsed)
-      return "--what is for collapsed";
-    return {};
-  }
-  // The parsed request, once it is complete.
-  [[nodiscard]] TraceExportRequest request() const {
-    TraceExportRequest request = request_;
-    request.names_size = app_->count("--min-size") > 0;
-    // A snapshot keeps the latest events, so all of them are read.
-    if (is_snapshot(request.format) && app_->count("--max-events") > 0) {
-      request.most_events = request.filter.most_events;
-      request.filter.most_events = trace::Filter{}.most_events;
-    }
-    return request;
-  }
-
- private:
-  CLI::App* app_;
-  TraceExportRequest request_;
-};
-
-TraceExportCommand::TraceExportCommand(CLI::App& trace)
-    : app_(trace.add_subcommand("export", "Write a trace in the format of another tool")) {
-  CLI::App& command = *app_;
+void add_trace_export(CLI::App& trace, Work& work) {
+  CLI::App& command =
+      *trace.add_subcommand("export", "Write a trace in the format of another tool");
   command.footer(kExportExamples);
-  command.add_option("FILE", request_.file, "a trace")->required()->type_name("");
-  const auto take_format = [this](const std::string& text) {
-    const std::optional<ExportFormat> format = parse_format(text);
-    if (!format) refuse("--to", text, format_names());
-    request_.format = *format;
+  const auto asked = std::make_shared<TraceExportRequest>();
+  TraceExportRequest& request = *asked;
+  command.add_option("FILE", request.file, "a trace")->required()->type_name("");
+  std::vector<std::string> names;
+  for (const FormatRow& row : kFormats) names.emplace_back(row.name);
+  const auto take_format = [&request, names](const std::string& text) {
+    const auto* const row = std::ranges::find(kFormats, text, &FormatRow::name);
+    if (row == kFormats.end()) refuse("--to", text, fmt::format("{}", fmt::join(names, ", ")));
+    request.format = row->format;
   };
   CLI::Option* const format =
       command.add_option_function<std::string>("--to", take_format, "one of those below");
   format->required()->type_name("FORMAT");
-  std::vector<std::string> names;
-  for (const FormatRow& row : kFormats) names.emplace_back(row.name);
   offer(*format, names);
-  command.add_option("-o,--output", request_.output, "file to write; -: standard output")
+  command.add_option("-o,--output", request.output, "file to write; -: standard output")
       ->required()
       ->type_name("FILE");
-  command.add_flag("--force", request_.force, "replace a file that exists");
-  add_moment(command, "moment of a snapshot [peak]", request_.at);
-  add_groups(command, "categories of a snapshot: modules, else lines, that match", request_);
-  add_symbols(command, request_);
+  command.add_flag("--force", request.force, "replace a file that exists");
+  add_moment(command, request.at, "moment of a snapshot [peak]");
+  add_groups(command, "categories of a snapshot: modules, else lines, that match", request);
+  add_symbols(command, request);
   add_parsed(command, "--what", "bytes of collapsed stacks [peak]", "peak|leaked|saved|allocated",
              "peak, leaked, saved and allocated", parse_what,
-             [this](StackBytes what) { request_.what = what; });
-  add_filters(command, request_);
-}
-
-std::shared_ptr<TraceExportCommand> add_trace_export(CLI::App& trace) {
-  return std::make_shared<TraceExportCommand>(trace);
-}
-
-bool trace_export_parsed(const TraceExportCommand& command) { return command.parsed(); }
-
-int run_trace_export(const TraceExportCommand& command) {
-  const TraceExportRequest request = command.request();
-  if (const std::string complaint = command.complaint(); !complaint.empty())
-    return trouble(complaint);
-  return with_memory(request.file, "not enough memory to export it",
-                     [&] { return export_file(request); });
+             [&request](StackBytes what) { request.what = what; });
+  add_filters(command, request);
+  on_parsed(command, work, [asked, &command] {
+    TraceExportRequest& request = *asked;
+    if (const std::string wrong = complaint(command, request.format); !wrong.empty())
+      return trouble(wrong);
+    request.names_size = command.count("--min-size") > 0;
+    // A snapshot keeps the latest events, so all of them are read.
+    if (is_snapshot(request.format) && command.count("--max-events") > 0)
+      request.most_events = std::exchange(request.filter.most_events, trace::Filter{}.most_events);
+    return with_memory(request.file, "not enough memory to export it",
+                       [&] { return export_file(request); });
+  });
 }
 
 }  // namespace pleat::cli

@@ -1,4 +1,6 @@
-// The exports by format. For trace_export/, and for others that write them.
+// `pleat trace export`: a trace in the formats of other tools. Each format is a function that reads
+// the trace once more and writes as it reads; memory follows what lives, not what has been. Others
+// write some of them, too.
 #pragma once
 
 #include <optional>
@@ -6,13 +8,41 @@
 #include <string_view>
 #include <type_traits>
 
-#include "export_command.h"
 #include "tools/pleat/trace/ledger.h"
 #include "tools/pleat/trace/lines.h"
 #include "tools/pleat/trace/replay.h"
 #include "tools/pleat/trace_command/output.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
+
+enum class ExportFormat : std::uint8_t {
+  kTorchPickle,
+  kTorchJson,
+  kPerfetto,
+  kSpeedscope,
+  kCollapsed,
+  kCsv,
+  kJson,
+};
+
+// Which bytes a flame graph shows.
+enum class StackBytes : std::uint8_t {
+  kPeak,       // live at the device's peak
+  kLeaked,     // born in step 2 or later, and older than the step that ended last
+  kSaved,      // of all storages that were saved for backward
+  kAllocated,  // of all blocks
+};
+
+struct TraceExportRequest : TraceSelection {
+  ExportFormat format = ExportFormat::kCsv;
+  std::string output;  // "-": stdout
+  bool force = false;
+  Moment at;                                 // of a snapshot
+  StackBytes what = StackBytes::kPeak;       // of collapsed stacks
+  bool names_size = false;                   // --min-size was given
+  std::optional<std::uint64_t> most_events;  // --max-events
+};
 
 inline constexpr std::size_t kMostThreads = 1u << 16;  // that an export tells apart
 

@@ -1,16 +1,18 @@
-#include "merge_command.h"
-
+// `pleat trace merge`: the traces of a job's ranks, side by side on one time base.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <new>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "gather.h"
 #include "interpose/trace/wrapping.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
+#include "tools/pleat/trace_commands.h"
 #include "tools/pleat/trace_export/formats.h"
 #include "tools/pleat/trace_export/perfetto_writer.h"
 #include "torch_bridge/core/option_text.h"
@@ -39,6 +41,15 @@ Examples:
   pleat trace merge traces/ --json
   pleat trace merge -o job.pftrace traces/
   pleat trace merge -o job.pftrace --allow-missing --since 10 --until 20 run.rank0.trace run.rank3.trace)text";
+
+struct TraceMergeRequest : TraceSelection {  // without `file`
+  std::vector<std::string> files;            // and folders
+  std::string output;                        // a timeline for Perfetto; "-": stdout; empty: none
+  bool force = false;
+  bool as_json = false;
+  bool allow_missing = false;
+  bool names_size = false;  // --min-size was given
+};
 
 std::optional<Job> open_job(const TraceMergeRequest& request) {
   std::string error;
@@ -179,31 +190,31 @@ int merge_files(const TraceMergeRequest& request) {
 
 }  // namespace
 
-CLI::App* add_trace_merge(CLI::App& trace, TraceMergeRequest& request) {
-  CLI::App* const command = trace.add_subcommand(
+void add_trace_merge(CLI::App& trace, Work& work) {
+  CLI::App& command = *trace.add_subcommand(
       "merge", "Put the traces of a job's ranks side by side, on one time base");
-  command->footer(kExamples);
-  command->add_option("FILE", request.files, "traces, or folders of them")
+  command.footer(kExamples);
+  const auto asked = std::make_shared<TraceMergeRequest>();
+  TraceMergeRequest& request = *asked;
+  command.add_option("FILE", request.files, "traces, or folders of them")
       ->required()
       ->type_name("");
   command
-      ->add_option("-o,--output", request.output,
-                   "write a timeline of all ranks for Perfetto, too; -: standard output, instead")
+      .add_option("-o,--output", request.output,
+                  "write a timeline of all ranks for Perfetto, too; -: standard output, instead")
       ->type_name("FILE");
-  command->add_flag("--force", request.force, "replace a file that exists");
-  command->add_flag("--json", request.as_json, "machine-readable");
-  command->add_flag("--allow-missing", request.allow_missing, "go on where ranks are missing");
-  add_filters(*command, request);
-  command->callback([command, &request] { request.names_size = command->count("--min-size") > 0; });
-  return command;
-}
-
-int trace_merge(const TraceMergeRequest& request) {
-  try {
-    return merge_files(request);
-  } catch (const std::bad_alloc&) {
-    return trouble("not enough memory to read these traces");
-  }
+  command.add_flag("--force", request.force, "replace a file that exists");
+  command.add_flag("--json", request.as_json, "machine-readable");
+  command.add_flag("--allow-missing", request.allow_missing, "go on where ranks are missing");
+  add_filters(command, request);
+  on_parsed(command, work, [asked, &command] {
+    asked->names_size = command.count("--min-size") > 0;
+    try {
+      return merge_files(*asked);
+    } catch (const std::bad_alloc&) {
+      return trouble("not enough memory to read these traces");
+    }
+  });
 }
 
 }  // namespace pleat::cli

@@ -1,5 +1,5 @@
-#include "report_command.h"
-
+// `pleat trace report`: a trace as one page that needs nothing but a browser. This file is the
+// command; watch.h gathers the page's data.
 #include <filesystem>
 #include <optional>
 
@@ -8,6 +8,7 @@
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/output.h"
 #include "tools/pleat/trace_command/text.h"
+#include "tools/pleat/trace_commands.h"
 #include "watch.h"
 
 namespace pleat::cli {
@@ -67,27 +68,27 @@ int make_report(const TraceReportRequest& request) {
 
 }  // namespace
 
-CLI::App* add_trace_report(CLI::App& trace, TraceReportRequest& request) {
-  CLI::App* const command =
-      trace.add_subcommand("report", "Make a page of HTML that shows where memory went");
-  command->footer(kExamples);
-  command->add_option("FILE", request.file, "a trace")->required()->type_name("");
-  command->add_option("-o,--output", request.output, "the page; -: standard output")
+void add_trace_report(CLI::App& trace, Work& work) {
+  CLI::App& command =
+      *trace.add_subcommand("report", "Make a page of HTML that shows where memory went");
+  command.footer(kExamples);
+  const auto asked = std::make_shared<TraceReportRequest>();
+  TraceReportRequest& request = *asked;
+  command.add_option("FILE", request.file, "a trace")->required()->type_name("");
+  command.add_option("-o,--output", request.output, "the page; -: standard output")
       ->required()
       ->type_name("FILE");
-  command->add_flag("--force", request.force, "replace a file that exists");
-  add_moment(*command, "the moment to tell of [peak]", request.at);
-  add_what_if(*command, "what memory would be with saved tensors of so many bits [4, of bits:off]",
+  command.add_flag("--force", request.force, "replace a file that exists");
+  add_moment(command, request.at);
+  add_what_if(command, "what memory would be with saved tensors of so many bits [4, of bits:off]",
               request.what_if);
-  add_layers(*command, request, request.depth);
-  add_symbols(*command, request);
-  add_filters(*command, request);
-  return command;
-}
-
-int trace_report(const TraceReportRequest& request) {
-  return with_memory(request.file, "not enough memory to read it",
-                     [&] { return make_report(request); });
+  add_layers(command, request, request.depth);
+  add_symbols(command, request);
+  add_filters(command, request);
+  on_parsed(command, work, [asked] {
+    return with_memory(asked->file, "not enough memory to read it",
+                       [&] { return make_report(*asked); });
+  });
 }
 
 }  // namespace pleat::cli

@@ -10,14 +10,22 @@
 #include "map.h"
 #include "over_time.h"
 #include "places.h"
-#include "report_command.h"
 #include "tools/pleat/answer.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
 #include "tools/pleat/trace_command/layers.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
+
+struct TraceReportRequest : TraceSelection {
+  std::string output;
+  bool force = false;  // an existing file is replaced
+  Moment at;
+  std::optional<double> what_if;  // bits, or trace::kLossless; none: as kReportWhatIf says
+  std::uint32_t depth = 0;        // of modules in their table; 0: any
+};
 
 inline constexpr std::size_t kReportPoints = 4000;   // of a curve
 inline constexpr std::size_t kReportFrames = 2000;   // of a flame graph

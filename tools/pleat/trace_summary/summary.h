@@ -7,14 +7,24 @@
 #include <string>
 #include <vector>
 
-#include "summary_command.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
 #include "tools/pleat/trace_command/describe.h"
 #include "tools/pleat/trace_command/layers.h"
+#include "tools/pleat/trace_command/request.h"
 
 namespace pleat::cli {
+
+struct TraceSummaryRequest : TraceSelection {
+  bool as_json = false;
+  std::size_t top = 10;     // rows of each table
+  std::uint32_t depth = 0;  // of modules in their table; 0: any
+  Moment at;
+  std::optional<double> what_if;  // bits, or trace::kLossless
+  std::optional<std::uint64_t> most_peak_bytes;
+  std::optional<std::uint64_t> most_growth_bytes;  // a step
+};
 
 // A device's predicted memory with other bits.
 struct WhatIfSummary {

@@ -1,13 +1,14 @@
-#include "summary_command.h"
-
+// `pleat trace summary`: the figures of a trace, as text or as JSON.
 #include "summary.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/text.h"
+#include "tools/pleat/trace_commands.h"
 
 namespace pleat::cli {
+namespace {
 
-const char* const kSummaryExamples =
+constexpr const char* kExamples =
     R"text(Says of a trace: when most memory was live, what it was made of and which lines of the program it
 belongs to; what grows from step to step; what is reserved and unused; what compression saved.
 
@@ -34,8 +35,6 @@ Examples:
   pleat trace summary run.trace --depth 3 --group 'attention=attn' --group 'mlp=mlp|fc[12]'
   pleat trace summary run.trace --json --max-peak 8GiB --max-growth 1MiB/step
   pleat trace export --to perfetto -o run.pftrace run.trace)text";
-
-namespace {
 
 // ---- limits -------------------------------------------------------------------------------------
 
@@ -92,26 +91,25 @@ int summarise_file(const TraceSummaryRequest& request) {
 
 }  // namespace
 
-CLI::App* add_trace_summary(CLI::App& trace, TraceSummaryRequest& request) {
-  CLI::App* const command =
-      trace.add_subcommand("summary", "Print the peak, what it was made of, and what grows");
-  command->footer(kSummaryExamples);
-  command->add_option("FILE", request.file, "a trace")->required()->type_name("");
-  command->add_flag("--json", request.as_json, "machine-readable");
-  add_parsed(*command, "--top", "rows of each table [10]", "N", "whole numbers", parse_count,
-             [&](std::uint64_t rows) { request.top = rows; });
-  add_moment(*command, "the moment to tell of [peak]", request.at);
-  add_what_if(*command, "what memory would be with saved tensors of so many bits", request.what_if);
-  add_limits(*command, request);
-  add_layers(*command, request, request.depth);
-  add_symbols(*command, request);
-  add_filters(*command, request);
-  return command;
-}
-
-int trace_summary(const TraceSummaryRequest& request) {
-  return with_memory(request.file, "not enough memory to read it",
-                     [&] { return summarise_file(request); });
+void add_trace_summary(CLI::App& trace, Work& work) {
+  trace.footer(kExamples);
+  CLI::App& command =
+      *trace.add_subcommand("summary", "Print the peak, what it was made of, and what grows");
+  command.footer(kExamples);
+  const auto asked = std::make_shared<TraceSummaryRequest>();
+  TraceSummaryRequest& request = *asked;
+  command.add_option("FILE", request.file, "a trace")->required()->type_name("");
+  add_tables(command, request.as_json, request.top);
+  add_moment(command, request.at);
+  add_what_if(command, "what memory would be with saved tensors of so many bits", request.what_if);
+  add_limits(command, request);
+  add_layers(command, request, request.depth);
+  add_symbols(command, request);
+  add_filters(command, request);
+  on_parsed(command, work, [asked] {
+    return with_memory(asked->file, "not enough memory to read it",
+                       [&] { return summarise_file(*asked); });
+  });
 }
 
 }  // namespace pleat::cli

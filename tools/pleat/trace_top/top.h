@@ -3,7 +3,6 @@
 #pragma once
 
 #include <sys/types.h>
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -49,16 +48,5 @@ class TopReader {
 // One line.
 [[nodiscard]] std::string top_line(const trace::TopPage& page);
 [[nodiscard]] Json top_json(const trace::TopPage& page);
-
-struct TraceTopRequest {
-  pid_t pid = 0;
-  double interval_seconds = 1;
-  bool once = false;
-  bool as_json = false;
-};
-// Adds the command to `trace`. `request` must outlive it.
-[[nodiscard]] CLI::App* add_trace_top(CLI::App& trace, TraceTopRequest& request);
-// Returns when the job ends. Exit codes: 0; 2, there is no such job, or it cannot be read.
-[[nodiscard]] int trace_top(const TraceTopRequest& request);
 
 }  // namespace pleat::cli

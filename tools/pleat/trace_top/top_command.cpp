@@ -13,6 +13,7 @@
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/request.h"
+#include "tools/pleat/trace_commands.h"
 
 namespace pleat::cli {
 namespace {
@@ -31,6 +32,13 @@ Examples:
   pleat trace top 4711
   pleat trace top 4711 --interval 10 >> memory.log
   pleat trace top 4711 --once --json | jq '.devices[0].now.classes')text";
+
+struct TraceTopRequest {
+  pid_t pid = 0;
+  double interval_seconds = 1;
+  bool once = false;
+  bool as_json = false;
+};
 
 using Clock = std::chrono::steady_clock;
 
@@ -78,28 +86,6 @@ void wait_for(double seconds, const TopReader& reader) {
     std::this_thread::sleep_for(std::min<Clock::duration>(kLook, until - Clock::now()));
 }
 
-}  // namespace
-
-CLI::App* add_trace_top(CLI::App& trace, TraceTopRequest& request) {
-  CLI::App* const command =
-      trace.add_subcommand("top", "Say what the memory of a running job is made of");
-  command->footer(kExamples);
-  const auto take = [&request](const std::string& text) {
-    const std::optional<pid_t> pid = parse_pid(text);
-    if (!pid) refuse("PID", text, "the numbers of processes");
-    request.pid = *pid;
-  };
-  command->add_option_function<std::string>("PID", take, "the job's process")
-      ->required()
-      ->type_name("");
-  add_parsed(*command, "--interval", "seconds between two looks [1]", "SECONDS",
-             "seconds from 0.1 on", parse_interval,
-             [&](double seconds) { request.interval_seconds = seconds; });
-  command->add_flag("--once", request.once, "look once");
-  command->add_flag("--json", request.as_json, "machine-readable: an object a line");
-  return command;
-}
-
 int trace_top(const TraceTopRequest& request) {
   TopReader reader;
   if (const std::string problem = reader.open(request.pid); !problem.empty()) {
@@ -133,6 +119,30 @@ int trace_top(const TraceTopRequest& request) {
     if (request.once) return 0;
     wait_for(request.interval_seconds, reader);
   }
+}
+
+}  // namespace
+
+void add_trace_top(CLI::App& trace, Work& work) {
+  CLI::App& command =
+      *trace.add_subcommand("top", "Say what the memory of a running job is made of");
+  command.footer(kExamples);
+  const auto asked = std::make_shared<TraceTopRequest>();
+  TraceTopRequest& request = *asked;
+  const auto take = [&request](const std::string& text) {
+    const std::optional<pid_t> pid = parse_pid(text);
+    if (!pid) refuse("PID", text, "the numbers of processes");
+    request.pid = *pid;
+  };
+  command.add_option_function<std::string>("PID", take, "the job's process")
+      ->required()
+      ->type_name("");
+  add_parsed(command, "--interval", "seconds between two looks [1]", "SECONDS",
+             "seconds from 0.1 on", parse_interval,
+             [&](double seconds) { request.interval_seconds = seconds; });
+  command.add_flag("--once", request.once, "look once");
+  command.add_flag("--json", request.as_json, "machine-readable: an object a line");
+  on_parsed(command, work, [asked] { return trace_top(*asked); });
 }
 
 }  // namespace pleat::cli
