@@ -1,4 +1,4 @@
-#include "check.h"
+#include "commands.h"
 
 #include <fmt/format.h>
 #include <signal.h>

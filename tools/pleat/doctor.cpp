@@ -1,4 +1,4 @@
-#include "doctor.h"
+#include "commands.h"
 
 #include <dlfcn.h>
 #include <fmt/color.h>

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
+#include "program.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {
@@ -77,6 +81,13 @@ std::string merge_conf(std::string_view existing, const Settings& settings) {
   std::string conf;
   for (const Item& item : items) conf += (conf.empty() ? "" : ",") + item.text;
   return conf;
+}
+
+int become(char** command) {
+  ::execvp(command[0], command);
+  const int error = errno;
+  say("pleat: {}: {}\n", command[0], std::strerror(error));
+  return error == ENOENT ? kNotFound : kNotExecutable;
 }
 
 std::string shell_quoted(std::string_view text) {

@@ -1,5 +1,5 @@
-// The environment a program is started with: LD_PRELOAD and PLEAT_CONF, merged with their present
-// values.
+// How a program is started: in the place of this one, with LD_PRELOAD and PLEAT_CONF merged with
+// their present values.
 #pragma once
 
 #include <filesystem>
@@ -32,6 +32,14 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // `existing` (PLEAT_CONF) with `settings`, quoted where needed, in place of its values for the same
 // keys. Items with unbalanced quotes go last, so that they spoil no other item.
 [[nodiscard]] std::string merge_conf(std::string_view existing, const Settings& settings);
+
+// Exit codes as of env(1).
+inline constexpr int kNotExecutable = 126;
+inline constexpr int kNotFound = 127;
+
+// Runs the command, which ends with a null, in place of this program. Returns only if that fails:
+// the exit code, the reason is on stderr.
+[[nodiscard]] int become(char** command);
 
 // `text` as one word of a POSIX shell.
 [[nodiscard]] std::string shell_quoted(std::string_view text);

@@ -12,9 +12,7 @@
 #include <string>
 #include <system_error>
 
-#include "check.h"
-#include "completion.h"
-#include "doctor.h"
+#include "commands.h"
 #include "environment.h"
 #include "installation.h"
 #include "profile.h"
@@ -22,14 +20,12 @@
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"
 #include "trace_command/options.h"
-#include "trace_command/record.h"
 #include "trace_command/text.h"
-#include "trace_commands.h"
 
 namespace pleat::cli {
 namespace {
 
-// Exit codes as of env(1), with those of program.h. All others are the program's own.
+// Exit codes as of env(1), with those of environment.h. All others are the program's own.
 constexpr int kTrouble = 1;
 constexpr int kUsage = 2;
 

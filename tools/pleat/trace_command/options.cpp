@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "text.h"
-#include "tools/pleat/completion.h"
+#include "tools/pleat/commands.h"
 #include "tools/pleat/trace/modules.h"
 #include "tools/pleat/trace/what_if.h"
 #include "torch_bridge/core/option_text.h"

@@ -1,5 +1,3 @@
-#include "record.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "interpose/trace/format.h"
 #include "options.h"
 #include "text.h"
+#include "tools/pleat/commands.h"
 #include "tools/pleat/program.h"
 #include "torch_bridge/core/option_text.h"
 #include "torch_bridge/core/options.h"

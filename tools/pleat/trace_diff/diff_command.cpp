@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "diff.h"
+#include "tools/pleat/commands.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/text.h"
-#include "tools/pleat/trace_commands.h"
 #include "torch_bridge/core/option_text.h"
 
 namespace pleat::cli {

@@ -6,11 +6,10 @@
 #include <memory>
 
 #include "formats.h"
-#include "tools/pleat/completion.h"
+#include "tools/pleat/commands.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/text.h"
-#include "tools/pleat/trace_commands.h"
 
 namespace pleat::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "gather.h"
 #include "interpose/trace/wrapping.h"
+#include "tools/pleat/commands.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
-#include "tools/pleat/trace_commands.h"
 #include "tools/pleat/trace_export/formats.h"
 #include "tools/pleat/trace_export/perfetto_writer.h"
 #include "torch_bridge/core/option_text.h"

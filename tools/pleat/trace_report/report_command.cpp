@@ -3,12 +3,12 @@
 #include <filesystem>
 #include <optional>
 
+#include "tools/pleat/commands.h"
 #include "tools/pleat/page/page.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/output.h"
 #include "tools/pleat/trace_command/text.h"
-#include "tools/pleat/trace_commands.h"
 #include "watch.h"
 
 namespace pleat::cli {

@@ -1,9 +1,9 @@
 // `pleat trace summary`: the figures of a trace, as text or as JSON.
 #include "summary.h"
+#include "tools/pleat/commands.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/text.h"
-#include "tools/pleat/trace_commands.h"
 
 namespace pleat::cli {
 namespace {

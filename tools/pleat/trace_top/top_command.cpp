@@ -10,10 +10,10 @@
 #include <string>
 #include <thread>
 
+#include "tools/pleat/commands.h"
 #include "tools/pleat/program.h"
 #include "tools/pleat/trace_command/options.h"
 #include "tools/pleat/trace_command/request.h"
-#include "tools/pleat/trace_commands.h"
 
 namespace pleat::cli {
 namespace {
