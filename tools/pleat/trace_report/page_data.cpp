@@ -152,7 +152,7 @@ Json Writer::device(const DeviceReport& device) {
   json["peak_reserved"] = peak(PLEAT_TRACE_RESERVED);
   json["peak_saved_raw"] = peak(PLEAT_TRACE_SAVED_RAW);
   json["peak_payload"] = peak(PLEAT_TRACE_PAYLOAD);
-  json["what_if"] = report_.what_if ? peak_json(device.what_if) : Json();
+  json["what_if"] = device.what_if ? peak_json(device.what_if->peak) : Json();
   json["blocks"] = device.lives->blocks;
   json["out_of_memory"] = device.lives->out_of_memory;
   json["moment"] = device.at.taken ? moment(device.at) : Json();

@@ -49,7 +49,7 @@ Json LayersJson::groups(const DeviceReport& device) const {
 
 Json LayersJson::left_alone(const DeviceReport& device) const {
   Json rows = Json::array();
-  for (const trace::LeftLine& left : device.left_alone) {
+  for (const trace::LeftLine& left : device.left) {
     if (rows.size() >= kMostPlaces) break;
     rows.push_back({{"why", number_(left.why)},
                     {"line", line(left.frame)},

@@ -10,78 +10,39 @@ using trace::Ledger;
 using trace::LiveEntry;
 
 // Everything of one device, as events pass by.
-class DeviceWatch {
+class ReportWatch : public DeviceWatch {
  public:
-  DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives,
-              const TraceReportRequest& request, trace::Lines& lines, Layers& layers,
-              bool with_what_if)
-      : replay_(replay),
-        lives_(lives),
-        lines_(lines),
+  ReportWatch(const trace::Replay& replay, const trace::DeviceLives& lives, const Moment& at,
+              std::optional<double> bits, trace::Lines& lines, Layers& layers)
+      : DeviceWatch(replay, lives, at, bits, lines, layers),
         curve_(lives.device, replay.lives(), kReportPoints),
-        compression_(lives.device, replay.file().definitions(), lines),
-        layers_(lives.device, layers),
-        run_(lives.device, lines),
-        moment_(request.at, lives, replay.lives()) {
-    if (with_what_if)
-      what_if_.emplace(lives.device, request.what_if.value_or(kReportWhatIf), replay.filter());
-  }
+        run_(lives.device, lines) {}
 
   void take(const PleatTraceEvent& event, const Ledger& ledger) {
-    const std::uint64_t number = ledger.events() - 1;
-    if (what_if_) what_if_->take(event, ledger);
+    if (DeviceWatch::take(event, ledger))
+      map_ = memory_map(ledger, lives_.device, ledger.live(lives_.device), kReportPieces);
     curve_.take(event, ledger, what_if_ ? &*what_if_ : nullptr);
-    compression_.take(event, ledger);
-    layers_.take(event, ledger);
     run_.take(event, ledger);
-    if (moment_.is_now(event, number)) {
-      at_ = take_snapshot(ledger, lives_.device, event);
-      map_ = memory_map(ledger, lives_.device, at_.live, kReportPieces);
-      if (what_if_) what_if_->tell(at_.live, ledger);
-    }
-    if (number == replay_.lives().end_event) end_ = ledger.live(lives_.device);
   }
 
-  [[nodiscard]] bool knows_what_if() const noexcept { return what_if_ && what_if_->knows(); }
-
   [[nodiscard]] DeviceReport report(std::uint32_t depth, bool with_what_if) {
+    std::erase_if(at_.live, [&](const LiveEntry& one) {
+      const bool only_would_be = one.block == 0 && one.bytes == 0;
+      return (only_would_be && !with_what_if) || !passes(one, replay_);
+    });
     DeviceReport report;
-    report.lives = &lives_;
-    if (what_if_) report.what_if = what_if_->peak();
-    if (!with_what_if)
-      std::erase_if(at_.live, [](const auto& one) { return one.block == 0 && one.bytes == 0; });
+    report.flame = flame_of(at_.live, replay_.file().definitions(), lines_, kReportFrames);
+    static_cast<DeviceSummary&>(report) = summary(depth, kMostPlaces, with_what_if);
     report.curve = curve_.points();
-    report.by_line = group(at_.live, trace::GroupBy::kLine, replay_, lines_);
-    report.by_operator = group(at_.live, trace::GroupBy::kOperator, replay_, lines_);
     report.run = run_.places();
     report.map = std::move(map_);
-    report.growth = find_growth(end_, replay_.lives(), lines_);
-    report.compression = compression_.all();
-    report.compression_lines = compression_.lines();
-    report.held = compression_.held();
-    report.left_alone = compression_.left();
-    layers_.take_moment(at_.live, replay_);
-    report.layers = layers_.layers(depth, kMostPlaces);
-    std::erase_if(at_.live, [&](const LiveEntry& entry) { return !passes(entry, replay_); });
-    report.flame = flame_of(at_.live, replay_.file().definitions(), lines_, kReportFrames);
-    at_.live = {};
-    report.at = std::move(at_);
     return report;
   }
 
  private:
-  const trace::Replay& replay_;
-  const trace::DeviceLives& lives_;
-  trace::Lines& lines_;
-  std::optional<trace::WhatIf> what_if_;
   trace::Curve curve_;
-  trace::Compression compression_;
-  LayerWatch layers_;
   RunPlaces run_;
-  MomentWatch moment_;
-  trace::Snapshot at_;
   MemoryMap map_;
-  std::vector<LiveEntry> end_;
 };
 
 }  // namespace
@@ -100,12 +61,14 @@ TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
   const bool has_plans = std::any_of(devices.begin(), devices.end(), [&](const auto& one) {
     return is_wanted(one.first) && one.second.has_plans;
   });
-  std::vector<std::unique_ptr<DeviceWatch>> watches;
-  for (const auto& [index, lives] : devices) {
-    if (!is_wanted(index)) continue;
-    watches.push_back(std::make_unique<DeviceWatch>(replay, lives, selection, lines, *report.layers,
-                                                    selection.what_if || has_plans));
-  }
+  const double bits = selection.what_if.value_or(kReportWhatIf);
+  const std::optional<double> asked =
+      selection.what_if || has_plans ? std::optional(bits) : std::nullopt;
+  std::vector<std::unique_ptr<ReportWatch>> watches;
+  for (const auto& [index, lives] : devices)
+    if (is_wanted(index))
+      watches.push_back(
+          std::make_unique<ReportWatch>(replay, lives, selection.at, asked, lines, *report.layers));
   replay.for_each(
       [&](const PleatTraceEvent& event, const Ledger& ledger) {
         resident.take(event);
@@ -120,7 +83,7 @@ TraceReport gather_report(const trace::Replay& replay, trace::Lines& lines,
       selection.what_if ? std::any_of(watches.begin(), watches.end(),
                                       [](const auto& watch) { return watch->knows_what_if(); })
                         : has_plans;
-  if (tells_what_if) report.what_if = selection.what_if.value_or(kReportWhatIf);
+  if (tells_what_if) report.what_if = bits;
   for (const auto& watch : watches)
     report.devices.push_back(watch->report(selection.depth, tells_what_if));
   return report;

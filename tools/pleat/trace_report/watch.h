@@ -11,11 +11,7 @@
 #include "over_time.h"
 #include "places.h"
 #include "tools/pleat/answer.h"
-#include "tools/pleat/trace/compression.h"
-#include "tools/pleat/trace/growth.h"
-#include "tools/pleat/trace/replay.h"
-#include "tools/pleat/trace_command/layers.h"
-#include "tools/pleat/trace_command/request.h"
+#include "tools/pleat/trace_summary/summary.h"
 
 namespace pleat::cli {
 
@@ -34,21 +30,11 @@ inline constexpr std::size_t kReportPieces = 10000;  // of a map
 // Asked of a trace of bits:off without being told to.
 inline constexpr double kReportWhatIf = 4;
 
-struct DeviceReport {
-  const trace::DeviceLives* lives = nullptr;
-  trace::Peak what_if;  // with other bits
+struct DeviceReport : DeviceSummary {
   std::vector<trace::Curve::Point> curve;
-  trace::Snapshot at;  // the moment that was asked for; not taken: there is none such
-  std::vector<trace::Group> by_line, by_operator;  // at that moment
   std::vector<RunPlace> run;
   std::vector<FlameNode> flame;
   MemoryMap map;
-  trace::Growth growth;
-  trace::CompressionSums compression;
-  std::vector<trace::CompressionLine> compression_lines;
-  std::vector<trace::TrailLine> held;
-  std::vector<trace::LeftLine> left_alone;
-  DeviceLayers layers;
 };
 
 struct TraceReport {

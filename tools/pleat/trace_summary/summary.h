@@ -49,6 +49,42 @@ struct DeviceSummary {
   DeviceLayers layers;
 };
 
+// Follows a device's memory through the second pass. All that it is given must outlive it.
+class DeviceWatch {
+ public:
+  // `bits`: of a prediction; none: there is none.
+  DeviceWatch(const trace::Replay& replay, const trace::DeviceLives& lives, const Moment& at,
+              std::optional<double> bits, trace::Lines& lines, Layers& layers)
+      : replay_(replay),
+        lives_(lives),
+        lines_(lines),
+        compression_(lives.device, replay.file().definitions(), lines),
+        layers_(lives.device, layers),
+        moment_(at, lives, replay.lives()) {
+    if (bits) what_if_.emplace(lives.device, *bits, replay.filter());
+  }
+
+  // True: the event ends with the moment that was asked for.
+  bool take(const PleatTraceEvent& event, const trace::Ledger& ledger);
+  [[nodiscard]] bool knows_what_if() const noexcept { return what_if_ && what_if_->knows(); }
+  // Once, after the last event. `depth`, `most`: of modules.
+  [[nodiscard]] DeviceSummary summary(std::uint32_t depth, std::size_t most, bool with_what_if);
+
+ protected:
+  const trace::Replay& replay_;
+  const trace::DeviceLives& lives_;
+  trace::Lines& lines_;
+  std::optional<trace::WhatIf> what_if_;
+  trace::Snapshot at_;
+
+ private:
+  trace::Compression compression_;
+  LayerWatch layers_;
+  MomentWatch moment_;
+  std::int64_t would_be_ = 0;  // at the moment
+  std::vector<trace::LiveEntry> end_;
+};
+
 struct TraceSummary {
   const trace::Replay* replay = nullptr;
   std::uint64_t disagreements = 0;
