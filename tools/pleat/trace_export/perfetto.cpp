@@ -144,10 +144,64 @@ class PerfettoDevice {
   [[nodiscard]] std::uint64_t flow(std::uint64_t record) const {
     return static_cast<std::uint64_t>(device_ + 2) << 56 ^ record;
   }
-  void take_block(const PleatTraceEvent& event, const Ledger& ledger);
-  void take_record(const PleatTraceEvent& event, const Ledger& ledger);
+  void take_block(const PleatTraceEvent& event, const Ledger& ledger) {
+    if (event.kind == PLEAT_TRACE_FREE) return blocks_.end(event.block, event.time_ns);
+    if (event.kind != PLEAT_TRACE_ALLOCATE) return;
+    const std::optional<trace::LiveEntry> block = ledger.block(device_, event.block);
+    if (!block || block->bytes < least_bytes_ || !to_.is_of_class(block->of)) return;
+    const trace::Origin place = block->place();
+    if (!to_.passes(block->bytes, place.op, block->step)) return;
+    Details details;
+    details.op = place.op;
+    details.stack = place.stack;
+    details.bytes = block->bytes;
+    details.of = block->of;
+    details.step = to_.lives.step_number(block->step);
+    details.block = event.block;
+    blocks_.begin(event.block, block_lanes_[static_cast<std::size_t>(block->of)], event.time_ns,
+                  details);
+  }
+  void take_record(const PleatTraceEvent& event, const Ledger& ledger) {
+    switch (event.kind) {
+      case PLEAT_TRACE_TAG:
+        return begin_record(raw_, event.record, raw_lanes_, ByteClass::kSavedRaw, event, ledger);
+      case PLEAT_TRACE_ENCODE:
+        raw_.end(event.record, event.time_ns);
+        return begin_record(payloads_, event.record, payload_lanes_, ByteClass::kPayloads, event,
+                            ledger);
+      case PLEAT_TRACE_KEEP:
+        return raw_.end(event.record, event.time_ns);
+      case PLEAT_TRACE_DROP:
+        raw_.end(event.record, event.time_ns);
+        return payloads_.end(event.record, event.time_ns);
+      case PLEAT_TRACE_RESTORE:
+        return begin_record(restored_, event.block, restored_lanes_, ByteClass::kRestored, event,
+                            ledger);
+      case PLEAT_TRACE_RESTORED_FREE:
+        return restored_.end(event.block, event.time_ns);
+      default:
+        return;
+    }
+  }
   void begin_record(OpenSlices& slices, std::uint64_t id, Lanes& lanes, ByteClass of,
-                    const PleatTraceEvent& event, const Ledger& ledger);
+                    const PleatTraceEvent& event, const Ledger& ledger) {
+    const trace::LiveRecord* const record = ledger.record(device_, event.record);
+    if (record == nullptr || record->bytes < least_bytes_ || !to_.is_of_class(of) ||
+        !to_.passes(record->bytes, record->origin.op, record->step)) {
+      return;
+    }
+    Details details;
+    details.op = record->origin.op;
+    details.stack = record->origin.stack;
+    details.bytes = record->bytes;
+    if (of == ByteClass::kPayloads) details.payload_bytes = record->payload_bytes;
+    details.of = of;
+    details.step = to_.lives.step_number(record->step);
+    details.record = event.record;
+    if (event.block != 0) details.block = event.block;
+    details.flow = flow(event.record);
+    slices.begin(id, lanes, event.time_ns, details);
+  }
 
   const TraceExport& to_;
   PerfettoWriter& out_;
@@ -160,67 +214,6 @@ class PerfettoDevice {
   OpenSlices restored_;                 // by block: it may outlive its record
   std::array<std::int64_t, 2 + trace::kByteClasses> told_{};
 };
-
-void PerfettoDevice::take_block(const PleatTraceEvent& event, const Ledger& ledger) {
-  if (event.kind == PLEAT_TRACE_FREE) return blocks_.end(event.block, event.time_ns);
-  if (event.kind != PLEAT_TRACE_ALLOCATE) return;
-  const std::optional<trace::LiveEntry> block = ledger.block(device_, event.block);
-  if (!block || block->bytes < least_bytes_ || !to_.is_of_class(block->of)) return;
-  const trace::Origin place = block->place();
-  if (!to_.passes(block->bytes, place.op, block->step)) return;
-  Details details;
-  details.op = place.op;
-  details.stack = place.stack;
-  details.bytes = block->bytes;
-  details.of = block->of;
-  details.step = to_.lives.step_number(block->step);
-  details.block = event.block;
-  blocks_.begin(event.block, block_lanes_[static_cast<std::size_t>(block->of)], event.time_ns,
-                details);
-}
-
-void PerfettoDevice::begin_record(OpenSlices& slices, std::uint64_t id, Lanes& lanes, ByteClass of,
-                                  const PleatTraceEvent& event, const Ledger& ledger) {
-  const trace::LiveRecord* const record = ledger.record(device_, event.record);
-  if (record == nullptr || record->bytes < least_bytes_ || !to_.is_of_class(of) ||
-      !to_.passes(record->bytes, record->origin.op, record->step)) {
-    return;
-  }
-  Details details;
-  details.op = record->origin.op;
-  details.stack = record->origin.stack;
-  details.bytes = record->bytes;
-  if (of == ByteClass::kPayloads) details.payload_bytes = record->payload_bytes;
-  details.of = of;
-  details.step = to_.lives.step_number(record->step);
-  details.record = event.record;
-  if (event.block != 0) details.block = event.block;
-  details.flow = flow(event.record);
-  slices.begin(id, lanes, event.time_ns, details);
-}
-
-void PerfettoDevice::take_record(const PleatTraceEvent& event, const Ledger& ledger) {
-  switch (event.kind) {
-    case PLEAT_TRACE_TAG:
-      return begin_record(raw_, event.record, raw_lanes_, ByteClass::kSavedRaw, event, ledger);
-    case PLEAT_TRACE_ENCODE:
-      raw_.end(event.record, event.time_ns);
-      return begin_record(payloads_, event.record, payload_lanes_, ByteClass::kPayloads, event,
-                          ledger);
-    case PLEAT_TRACE_KEEP:
-      return raw_.end(event.record, event.time_ns);
-    case PLEAT_TRACE_DROP:
-      raw_.end(event.record, event.time_ns);
-      return payloads_.end(event.record, event.time_ns);
-    case PLEAT_TRACE_RESTORE:
-      return begin_record(restored_, event.block, restored_lanes_, ByteClass::kRestored, event,
-                          ledger);
-    case PLEAT_TRACE_RESTORED_FREE:
-      return restored_.end(event.block, event.time_ns);
-    default:
-      return;
-  }
-}
 
 // ---- the process --------------------------------------------------------------------------------
 
@@ -258,15 +251,80 @@ class Perfetto {
     std::uint8_t phase = 0;
   };
 
-  void take(const PleatTraceEvent& event, const Ledger& ledger);
-  void take_phase(const PleatTraceEvent& event, const Ledger& ledger);
-  void begin_phase(Thread& thread, std::uint64_t time_ns, std::uint8_t phase);
-  void end_phase(Thread& thread, std::uint64_t time_ns);
+  void take(const PleatTraceEvent& event, const Ledger& ledger) {
+    if (trace::changes_sums(event.kind)) {
+      const auto device = devices_.find(event.device);
+      if (device != devices_.end()) device->second->take(event, ledger);
+    }
+    Details details;
+    details.bytes = static_cast<std::int64_t>(event.bytes);
+    switch (event.kind) {
+      case PLEAT_TRACE_PHASE:
+        return take_phase(event, ledger);
+      case PLEAT_TRACE_RESIDENT:
+        return out_.count(kResidentTrack, event.time_ns, ledger.resident());
+      case PLEAT_TRACE_SMALL:
+        return out_.count(kSmallTrack, event.time_ns, ledger.small());
+      case PLEAT_TRACE_OUT_OF_MEMORY:
+        if (!devices_.contains(event.device)) return;
+        details.name = "out of memory";
+        details.op = event.op;
+        details.stack = event.stack;
+        return out_.instant(PerfettoWriter::kProcess, event.time_ns, details);
+      case PLEAT_TRACE_LOST:
+        details = {};
+        details.name = "events were lost";
+        return out_.instant(PerfettoWriter::kProcess, event.time_ns, details);
+      default:
+        return;
+    }
+  }
+  // Phases lie within the step on the thread that began it; other threads have phases only.
+  void take_phase(const PleatTraceEvent& event, const Ledger& ledger) {
+    Thread* const own = thread(event.thread);
+    if (own == nullptr) return;
+    end_phase(*own, event.time_ns);
+    if (ledger.step() != step_ && ledger.step() < to_.lives.steps.size()) {
+      step_ = ledger.step();
+      if (step_thread_ != nullptr) {
+        const std::uint8_t phase = step_thread_->phase;
+        end(*step_thread_, event.time_ns);
+        begin_phase(*step_thread_, event.time_ns, phase);
+      }
+      step_thread_ = own;
+      own->in_step = true;
+      const std::string name = fmt::format("step {}", to_.lives.steps[step_].number);
+      Details details;
+      details.name = name;
+      details.step = to_.lives.steps[step_].number;
+      out_.begin_slice(own->track, event.time_ns, details);
+    }
+    begin_phase(*own, event.time_ns, event.phase);
+  }
+  void begin_phase(Thread& thread, std::uint64_t time_ns, std::uint8_t phase) {
+    thread.phase = phase;
+    if (phase == PLEAT_TRACE_PHASE_OTHER) return;
+    Details details;
+    details.name = trace::phase_name(phase);
+    out_.begin_slice(thread.track, time_ns, details);
+  }
+  void end_phase(Thread& thread, std::uint64_t time_ns) {
+    if (std::exchange(thread.phase, std::uint8_t{0}) != PLEAT_TRACE_PHASE_OTHER)
+      out_.end_slice(thread.track, time_ns);
+  }
   void end(Thread& thread, std::uint64_t time_ns) {
     end_phase(thread, time_ns);
     if (std::exchange(thread.in_step, false)) out_.end_slice(thread.track, time_ns);
   }
-  Thread* thread(std::uint32_t tid);
+  Thread* thread(std::uint32_t tid) {
+    const auto known = threads_.find(tid);
+    if (known != threads_.end()) return &known->second;
+    if (threads_.size() >= kMostThreads) return nullptr;
+    Thread& thread = threads_[tid];
+    thread.track = kThreads + tid;
+    out_.thread(thread.track, tid, tid == to_.file.process().pid);
+    return &thread;
+  }
 
   const TraceExport& to_;
   Track next_lane_;
@@ -276,81 +334,6 @@ class Perfetto {
   std::uint32_t step_ = trace::kNoStep;
   Thread* step_thread_ = nullptr;
 };
-
-void Perfetto::take(const PleatTraceEvent& event, const Ledger& ledger) {
-  if (trace::changes_sums(event.kind)) {
-    const auto device = devices_.find(event.device);
-    if (device != devices_.end()) device->second->take(event, ledger);
-  }
-  Details details;
-  details.bytes = static_cast<std::int64_t>(event.bytes);
-  switch (event.kind) {
-    case PLEAT_TRACE_PHASE:
-      return take_phase(event, ledger);
-    case PLEAT_TRACE_RESIDENT:
-      return out_.count(kResidentTrack, event.time_ns, ledger.resident());
-    case PLEAT_TRACE_SMALL:
-      return out_.count(kSmallTrack, event.time_ns, ledger.small());
-    case PLEAT_TRACE_OUT_OF_MEMORY:
-      if (!devices_.contains(event.device)) return;
-      details.name = "out of memory";
-      details.op = event.op;
-      details.stack = event.stack;
-      return out_.instant(PerfettoWriter::kProcess, event.time_ns, details);
-    case PLEAT_TRACE_LOST:
-      details = {};
-      details.name = "events were lost";
-      return out_.instant(PerfettoWriter::kProcess, event.time_ns, details);
-    default:
-      return;
-  }
-}
-
-Perfetto::Thread* Perfetto::thread(std::uint32_t tid) {
-  const auto known = threads_.find(tid);
-  if (known != threads_.end()) return &known->second;
-  if (threads_.size() >= kMostThreads) return nullptr;
-  Thread& thread = threads_[tid];
-  thread.track = kThreads + tid;
-  out_.thread(thread.track, tid, tid == to_.file.process().pid);
-  return &thread;
-}
-
-void Perfetto::begin_phase(Thread& thread, std::uint64_t time_ns, std::uint8_t phase) {
-  thread.phase = phase;
-  if (phase == PLEAT_TRACE_PHASE_OTHER) return;
-  Details details;
-  details.name = trace::phase_name(phase);
-  out_.begin_slice(thread.track, time_ns, details);
-}
-
-void Perfetto::end_phase(Thread& thread, std::uint64_t time_ns) {
-  if (std::exchange(thread.phase, std::uint8_t{0}) != PLEAT_TRACE_PHASE_OTHER)
-    out_.end_slice(thread.track, time_ns);
-}
-
-// Phases lie within the step on the thread that began it; other threads have phases only.
-void Perfetto::take_phase(const PleatTraceEvent& event, const Ledger& ledger) {
-  Thread* const own = thread(event.thread);
-  if (own == nullptr) return;
-  end_phase(*own, event.time_ns);
-  if (ledger.step() != step_ && ledger.step() < to_.lives.steps.size()) {
-    step_ = ledger.step();
-    if (step_thread_ != nullptr) {
-      const std::uint8_t phase = step_thread_->phase;
-      end(*step_thread_, event.time_ns);
-      begin_phase(*step_thread_, event.time_ns, phase);
-    }
-    step_thread_ = own;
-    own->in_step = true;
-    const std::string name = fmt::format("step {}", to_.lives.steps[step_].number);
-    Details details;
-    details.name = name;
-    details.step = to_.lives.steps[step_].number;
-    out_.begin_slice(own->track, event.time_ns, details);
-  }
-  begin_phase(*own, event.time_ns, event.phase);
-}
 
 }  // namespace
 
