@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -136,14 +137,9 @@ std::unique_ptr<ElfSymbols> ElfSymbols::open(const std::string& path,
   if (own != nullptr && own->load(SHT_SYMTAB)) return own;
   // Where distributions put what they strip off their files.
   if (build_id.size() > 1) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    std::string name = "/usr/lib/debug/.build-id/";
-    for (std::size_t i = 0; i < build_id.size(); ++i) {
-      name += kDigits[build_id[i] >> 4];
-      name += kDigits[build_id[i] & 15];
-      if (i == 0) name += '/';
-    }
-    std::unique_ptr<ElfSymbols> all = opened(name + ".debug");
+    std::unique_ptr<ElfSymbols> all =
+        opened(fmt::format("/usr/lib/debug/.build-id/{:02x}/{:02x}.debug", build_id[0],
+                           fmt::join(build_id.subspan(1), "")));
     if (all != nullptr && all->load(SHT_SYMTAB)) return all;
   }
   return own != nullptr && own->load(SHT_DYNSYM) ? std::move(own) : nullptr;

@@ -10,8 +10,6 @@ namespace {
 constexpr std::uint64_t kMonotonic = 3, kRealtime = 1;  // of BuiltinClock
 constexpr std::uint64_t kStateCleared = 1, kNeedsState = 2;
 
-enum Type : unsigned { kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4 };
-
 // Names of annotations, by iid from 1.
 enum Annotation : unsigned { kOp, kLine, kBytes, kPayload, kClass, kStep, kBlock, kRecord };
 constexpr std::array<std::string_view, 8> kAnnotations{"op",    "line", "bytes", "payload bytes",
@@ -138,18 +136,6 @@ void PerfettoWriter::lane(Track track, std::string_view name) {
 
 // ---- events -------------------------------------------------------------------------------------
 
-void PerfettoWriter::begin_slice(Track track, std::uint64_t time_ns, const Details& details) {
-  put_event(kSliceBegin, track, time_ns, &details);
-}
-
-void PerfettoWriter::end_slice(Track track, std::uint64_t time_ns) {
-  put_event(kSliceEnd, track, time_ns, nullptr);
-}
-
-void PerfettoWriter::instant(Track track, std::uint64_t time_ns, const Details& details) {
-  put_event(kInstant, track, time_ns, &details);
-}
-
 void PerfettoWriter::count(Track track, std::uint64_t time_ns, std::int64_t value) {
   ProtoMessage event;
   event.number(9, kCounter);
@@ -169,13 +155,7 @@ void PerfettoWriter::intern(ProtoMessage& interned, unsigned field, std::vector<
   interned.message(field, interned_text(iid, text));
 }
 
-ProtoMessage PerfettoWriter::annotation(unsigned name) const {
-  ProtoMessage message;
-  message.number(1, name + 1);
-  return message;
-}
-
-void PerfettoWriter::put_event(unsigned type, Track track, std::uint64_t time_ns,
+void PerfettoWriter::put_event(Type type, Track track, std::uint64_t time_ns,
                                const Details* details) {
   ProtoMessage event;
   ProtoMessage interned;
@@ -191,17 +171,17 @@ void PerfettoWriter::put_event(unsigned type, Track track, std::uint64_t time_ns
              definitions_.string(details->op));
       event.number(10, iid);
     }
-    const auto annotate = [&](Annotation name, unsigned field, std::uint64_t value) {
-      ProtoMessage message = annotation(name);
-      message.number(field, value);
+    const auto annotate = [&](Annotation name, unsigned field, auto value) {
+      ProtoMessage message;
+      message.number(1, name + 1u);
+      if constexpr (std::is_integral_v<decltype(value)>)
+        message.number(field, value);
+      else
+        message.text(field, value);
       event.message(4, message);
     };
-    constexpr unsigned kUnsigned = 3, kSigned = 4, kInternedText = 17;
-    if (has_op) {
-      ProtoMessage message = annotation(kOp);
-      message.text(6, valid_utf8(definitions_.string(details->op)));
-      event.message(4, message);
-    }
+    constexpr unsigned kUnsigned = 3, kSigned = 4, kText = 6, kInternedText = 17;
+    if (has_op) annotate(kOp, kText, valid_utf8(definitions_.string(details->op)));
     const std::uint32_t frame = lines_.frame_of(details->stack);
     if (frame != 0 && frame < known_lines_.size()) {
       intern(interned, kInternedValues, known_lines_, frame, kFirstLine + frame,

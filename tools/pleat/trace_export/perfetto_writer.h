@@ -83,13 +83,21 @@ class PerfettoWriter {
   // Tracks of one name are shown as one.
   void lane(Track track, std::string_view name);
 
-  void begin_slice(Track track, std::uint64_t time_ns, const Details& details);
-  void end_slice(Track track, std::uint64_t time_ns);
-  void instant(Track track, std::uint64_t time_ns, const Details& details);
+  void begin_slice(Track track, std::uint64_t time_ns, const Details& details) {
+    put_event(kSliceBegin, track, time_ns, &details);
+  }
+  void end_slice(Track track, std::uint64_t time_ns) {
+    put_event(kSliceEnd, track, time_ns, nullptr);
+  }
+  void instant(Track track, std::uint64_t time_ns, const Details& details) {
+    put_event(kInstant, track, time_ns, &details);
+  }
   void count(Track track, std::uint64_t time_ns, std::int64_t value);
 
  private:
-  void put_event(unsigned type, Track track, std::uint64_t time_ns, const Details* details);
+  enum Type : unsigned { kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4 };
+
+  void put_event(Type type, Track track, std::uint64_t time_ns, const Details* details);
   void put_clocks(const trace::Process& process, std::uint64_t start_ns);
   void put_track(Track track, const ProtoMessage& what);
   // As they are in a file with other processes.
@@ -100,7 +108,6 @@ class PerfettoWriter {
     return flow ^ std::uint64_t{place_.number} << 40;
   }
   void put_packet(ProtoMessage& packet);
-  [[nodiscard]] ProtoMessage annotation(unsigned name) const;
   // Adds the text to `interned` if it is not known yet.
   void intern(ProtoMessage& interned, unsigned field, std::vector<bool>& known, std::size_t id,
               std::uint64_t iid, std::string_view text) const;
