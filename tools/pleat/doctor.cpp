@@ -7,11 +7,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "answer.h"
 #include "installation.h"
 #include "python_torch.h"
 #include "torch_bridge/core/option_text.h"
@@ -325,80 +326,62 @@ Diagnosis diagnose(const std::string& python, const Settings& settings) {
 
 // --- output -----------------------------------------------------------------------------------
 
-constexpr const char* name_of(Status status) {
-  switch (status) {
-    case Status::kGood:
-      return "ok";
-    case Status::kNote:
-      return "note";
-    case Status::kBroken:
-      return "broken";
-  }
-  return "";
-}
-
-void print_text(const Diagnosis& diagnosis) {
-  fmt::print("pleat {}\n\n", PLEAT_VERSION);
+Section answer_of(const Diagnosis& diagnosis) {
+  constexpr std::array kNames{"ok", "note", "broken"};  // by Status
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  Section to;
+  to.text(fmt::format("pleat {}\n\n", PLEAT_VERSION));
+  to.value("ok", diagnosis.works);
+  to.value("verdict", diagnosis.verdict);
+  to.value("version", PLEAT_VERSION);
+  to.value("library", or_null(diagnosis.installation.library.string()));
+  Json bridges = Json::array();
+  for (const TorchRelease release : diagnosis.installation.bridges)
+    bridges.push_back(to_string(release));
+  to.value("bridges", std::move(bridges));
+  to.value("python", or_null(diagnosis.torch.python_runs ? diagnosis.torch.python : ""));
+  to.value("torch", or_null(diagnosis.torch.version));
+  to.value("torch_folder", or_null(diagnosis.torch.folder.string()));
+  to.value("cpu", {{"avx2", has_avx2()}, {"avx512", has_avx512()}});
+  to.value("transparent_huge_pages", huge_pages());
+  const std::uint64_t limit = address_space_limit();
+  to.value("address_space_limit_bytes", limit == 0 ? Json() : Json(limit));
+  Json checks = Json::array();
   for (const Check& check : diagnosis.checks) {
-    fmt::print("  {:<7} {:<15} {}\n", name_of(check.status), check.name, check.finding);
-    if (!check.remedy.empty()) fmt::print("  {:<7} {:<15} -> {}\n", "", "", check.remedy);
+    const char* const status = kNames[static_cast<std::size_t>(check.status)];
+    to.text(fmt::format("  {:<7} {:<15} {}\n", status, check.name, check.finding));
+    if (!check.remedy.empty()) to.text(fmt::format("  {:<7} {:<15} -> {}\n", "", "", check.remedy));
+    checks.push_back({{"status", status},
+                      {"name", check.name},
+                      {"finding", check.finding},
+                      {"remedy", or_null(check.remedy)}});
   }
-  fmt::print("\n  {:<10} {:<12} {:<12} {}\n", "option", "in force", "default", "allowed");
+  to.value("checks", std::move(checks));
+  to.text(fmt::format("\n  {:<10} {:<12} {:<12} {}\n", "option", "in force", "default", "allowed"));
+  Json options = Json::array();
   for (const bridge::OptionRow& row : bridge::option_table()) {
     const std::string value = bridge::option_value(diagnosis.options, row.key);
-    if (!bridge::is_shown(row) && value == row.default_value) continue;
-    fmt::print("  {:<10} {:<12} {:<12} {}\n  {:<10} {}\n", row.key,
-               bridge::printable(bridge::spelled(value)), row.default_value, row.allowed, "",
-               row.help);
+    if (bridge::is_shown(row) || value != row.default_value)
+      to.text(fmt::format("  {:<10} {:<12} {:<12} {}\n  {:<10} {}\n", row.key,
+                          bridge::printable(bridge::spelled(value)), row.default_value, row.allowed,
+                          "", row.help));
+    if (row.audience != bridge::Audience::kCheck)
+      options.push_back({{"key", row.key},
+                         {"value", value},
+                         {"default", row.default_value},
+                         {"allowed", row.allowed},
+                         {"help", row.help}});
   }
-  fmt::print("\n{}\n", diagnosis.verdict);
-}
-
-void print_json(const Diagnosis& diagnosis) {
-  using Json = nlohmann::ordered_json;
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  Json json;
-  json["ok"] = diagnosis.works;
-  json["verdict"] = diagnosis.verdict;
-  json["version"] = PLEAT_VERSION;
-  json["library"] = or_null(diagnosis.installation.library.string());
-  json["bridges"] = Json::array();
-  for (const TorchRelease release : diagnosis.installation.bridges)
-    json["bridges"].push_back(to_string(release));
-  json["python"] = or_null(diagnosis.torch.python_runs ? diagnosis.torch.python : "");
-  json["torch"] = or_null(diagnosis.torch.version);
-  json["torch_folder"] = or_null(diagnosis.torch.folder.string());
-  json["cpu"] = {{"avx2", has_avx2()}, {"avx512", has_avx512()}};
-  json["transparent_huge_pages"] = huge_pages();
-  const std::uint64_t limit = address_space_limit();
-  json["address_space_limit_bytes"] = limit == 0 ? Json() : Json(limit);
-  json["checks"] = Json::array();
-  for (const Check& check : diagnosis.checks)
-    json["checks"].push_back({{"status", name_of(check.status)},
-                              {"name", check.name},
-                              {"finding", check.finding},
-                              {"remedy", or_null(check.remedy)}});
-  json["options"] = Json::array();
-  for (const bridge::OptionRow& row : bridge::option_table()) {
-    if (row.audience == bridge::Audience::kCheck) continue;
-    json["options"].push_back({{"key", row.key},
-                               {"value", bridge::option_value(diagnosis.options, row.key)},
-                               {"default", row.default_value},
-                               {"allowed", row.allowed},
-                               {"help", row.help}});
-  }
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  to.value("options", std::move(options));
+  to.text(fmt::format("\n{}\n", diagnosis.verdict));
+  return to;
 }
 
 }  // namespace
 
 int doctor(const std::string& python, const Settings& settings, bool as_json) {
   const Diagnosis diagnosis = diagnose(python, settings);
-  if (as_json)
-    print_json(diagnosis);
-  else
-    print_text(diagnosis);
-  return diagnosis.works ? 0 : 1;
+  return put(answer_of(diagnosis), as_json) && diagnosis.works ? 0 : 1;
 }
 
 }  // namespace pleat::cli
