@@ -14,7 +14,6 @@
 #include "interpose/trace/wrapping.h"
 #include "tools/pleat/trace/compression.h"
 #include "tools/pleat/trace/groups.h"
-#include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/modules.h"
 #include "tools/pleat/trace/replay.h"
 

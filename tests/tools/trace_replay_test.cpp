@@ -4,7 +4,7 @@
 
 #include "tests/tools/trace/told.h"
 #include "tools/pleat/trace/compression.h"
-#include "tools/pleat/trace/growth.h"
+#include "tools/pleat/trace/replay.h"
 
 namespace pleat::trace {
 namespace {

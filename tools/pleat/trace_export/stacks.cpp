@@ -11,7 +11,7 @@
 
 #include "formats.h"
 #include "interpose/trace/wrapping.h"
-#include "tools/pleat/trace/growth.h"
+#include "tools/pleat/trace/replay.h"
 #include "tools/pleat/trace_command/text.h"
 
 namespace pleat::cli {

@@ -8,7 +8,6 @@
 #include "ranks.h"
 #include "tools/pleat/answer.h"
 #include "tools/pleat/trace/compression.h"
-#include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
 
 namespace pleat::cli {

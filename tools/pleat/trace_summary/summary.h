@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tools/pleat/trace/compression.h"
-#include "tools/pleat/trace/growth.h"
 #include "tools/pleat/trace/replay.h"
 #include "tools/pleat/trace_command/describe.h"
 #include "tools/pleat/trace_command/layers.h"
