@@ -76,23 +76,25 @@ __attribute__((noinline)) void at_depth(int frames) {
   __asm__ volatile("");  // no tail call
 }
 
-double median() {
-  std::sort(ns.begin(), ns.end());
-  return ns[ns.size() / 2];
+double median(std::vector<double>& of) {
+  std::sort(of.begin(), of.end());
+  return of[of.size() / 2];
+}
+
+void start(const std::string& file, int which) {
+  PleatTraceRequest request{};
+  request.struct_size = sizeof request;
+  request.stacks = static_cast<std::uint32_t>(which);
+  request.path = file.c_str();
+  request.process = "{}";
+  std::array<char, 256> error{};
+  if (recorder->start(&request, error.data(), error.size()) != 0) fail(file + ": " + error.data());
+  stacks = which;
 }
 
 // A trace into a file that is removed at once.
 void trace(int which, const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / fmt::format("{}.trace", which);
-  PleatTraceRequest request{};
-  const std::string path = file.string();
-  request.struct_size = sizeof request;
-  request.stacks = static_cast<std::uint32_t>(which);
-  request.path = path.c_str();
-  request.process = "{}";
-  std::array<char, 256> error{};
-  if (recorder->start(&request, error.data(), error.size()) != 0) fail(path + ": " + error.data());
-  stacks = which;
+  start((folder / fmt::format("{}.trace", which)).string(), which);
 }
 
 // Twenty frames of Python, whose lock is free as it is in an operator. Negative: no libpython.
@@ -115,7 +117,7 @@ double python_ns(const std::filesystem::path& folder) {
       reinterpret_cast<std::uintptr_t>(&measure_events));
   if (run(script.c_str()) != 0) fail("the script of Python failed");
   recorder->stop();
-  return median();
+  return median(ns);
 }
 
 // A training of 40 saved tensors a step, with what a forward and a backward pass do to memory.
@@ -218,12 +220,7 @@ class MadeUp {
 };
 
 void write_trace(const std::string& file, std::uint64_t events) {
-  PleatTraceRequest request{};
-  request.struct_size = sizeof request;
-  request.path = file.c_str();
-  request.process = "{}";
-  std::array<char, 256> error{};
-  if (recorder->start(&request, error.data(), error.size()) != 0) fail(file + ": " + error.data());
+  start(file, PLEAT_TRACE_STACKS_NONE);
   MadeUp(events).run();
   recorder->stop();
 }
@@ -240,8 +237,7 @@ double reference_ns() {
     rounds.push_back(std::chrono::duration<double, std::nano>(Clock::now() - begin).count() /
                      100'000);
   }
-  std::sort(rounds.begin(), rounds.end());
-  return rounds[rounds.size() / 2];
+  return median(rounds);
 }
 
 }  // namespace
@@ -271,11 +267,11 @@ int main(int argc, char** argv) {
   recorder->stop();
   recorder->cost(&writer_ns, &file_bytes);
   const double writer = static_cast<double>(writer_ns) / (kRounds * kEvents);
-  const double none = median();
+  const double none = median(ns);
   trace(PLEAT_TRACE_STACKS_NATIVE, folder);
   at_depth(36);  // with main and what lies below it about 40
   recorder->stop();
-  const double native = median();
+  const double native = median(ns);
   const double python = python_ns(folder);
   std::filesystem::remove_all(folder);
 
