@@ -29,6 +29,7 @@ TYPED_TEST(ResidencyLifeTest, BytesOrderAndBooksAreRightInEveryRun) {
     no_room += tier.no_room;
     refused += tier.refused;
   }
+  if (!TypeParam::kLate) return;
   for (const std::uint64_t count : {sent, brought, no_room, refused}) EXPECT_GT(count, 0u);
 }
 
@@ -36,7 +37,7 @@ TYPED_TEST(ResidencyLifeTest, BytesOrderAndBooksAreRightInEveryRun) {
 TYPED_TEST(ResidencyLifeTest, SinkIsCalledWithoutLocks) {
   PLEAT_SEED(first);
   ToldKinds told{};
-  for (int i = 0; i < scaled(40); ++i) {
+  for (int i = 0; i < scaled(100); ++i) {
     ResidencyLife<TypeParam> life(first + static_cast<std::uint64_t>(i));
     life.take_locks_at_events(told);
     for (const std::string& problem : life.run(80)) ADD_FAILURE() << problem;
