@@ -184,7 +184,8 @@ typedef enum PleatTraceKind {
   PLEAT_TRACE_NODE = 65,     /* forward recorded `node` in `op` at `stack` */
   PLEAT_TRACE_LABEL = 66,    /* `block` is a PleatTraceLabel, `reason` */
   PLEAT_TRACE_PRESENT = 67,  /* what a device had when the trace began: `change` */
-  PLEAT_TRACE_DECIDED = 68,  /* how `record` is to be coded: `op` says it in words, `reason` is the
+  PLEAT_TRACE_DECIDED = 68,  /* how `record` is to be coded, again once its payload has another
+                                width: `op` is the trail, as in docs/trace_format.md, `reason` is the
                                 bits of an element, `stream` the bits that it needs however few
                                 are asked for, `key` the elements that may bear noise */
   PLEAT_TRACE_DUMP = 69,     /* somebody asks for a closer look at this moment */

@@ -11,6 +11,7 @@ namespace pleat::allocator {
 // ---- start --------------------------------------------------------------------------------------
 
 void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept {
+  transition(record, RecordAction::kEncode);
   // Meanwhile other threads wait for the record's state, not for the mutex.
   guard.lock_.unlock();
   const std::uint64_t begin = now_ns();
@@ -31,12 +32,6 @@ void Residency::encode(RecordGuard& guard, Record& record, Start start) noexcept
     put.function = record.argument.function;
   }
   store_.put({&put, 1});
-  const auto* const payload = std::get_if<Payload>(&put.stored);
-  if (put.form == StoreForm::kInPlace &&
-      (payload != nullptr ? !payload->is_in_place()
-                          : std::holds_alternative<InFlight>(put.stored))) {
-    count(counters_.not_in_place);
-  }
   std::uint64_t took_ns = now_ns() - begin;
   count(counters_.encode_ns, took_ns);
   guard.lock_.lock();
@@ -77,7 +72,11 @@ void Residency::finish(EventScope& scope, Record& record, Stored&& stored,
   } else {
     count(counters_.encoded);
     count(counters_.payload_bytes, payload->bytes);
-    if (payload->is_in_place()) count(counters_.encoded_in_place);
+    if (payload->is_in_place()) {
+      count(counters_.encoded_in_place);
+    } else if (form_.load(std::memory_order_relaxed) == StoreForm::kInPlace) {
+      count(counters_.not_in_place);
+    }
     scope.change(StatKind::kPayload, signed_bytes(payload->bytes));
   }
   scope.change(StatKind::kSavedRaw, -signed_bytes(record.bytes));
@@ -125,7 +124,7 @@ Record* Residency::take_waiting(Due&& due) noexcept {
   return nullptr;
 }
 
-bool Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
+bool Residency::end_wait(Record& record, Start start, bool may_wait, std::size_t* freed) noexcept {
   bool ended = true;
   {
     RecordGuard guard(*this, record);
@@ -138,8 +137,12 @@ bool Residency::end_wait(Record& record, Start start, bool may_wait) noexcept {
       count(counters_.held);
       hold(guard.scope_, record);
     } else {
-      transition(record, RecordAction::kEncode);
       encode(guard, record, start);
+    }
+    if (freed != nullptr && record.state == RecordState::kPacked &&
+        block_beside(record.stored) == nullptr) {
+      const auto* const payload = std::get_if<Payload>(&record.stored);
+      *freed += record.bytes - (payload != nullptr ? payload->bytes : 0);
     }
   }
   drop(&record);
@@ -186,11 +189,7 @@ bool Residency::end_oldest_wait(Shortage& shortage, Due&& due) noexcept {
                       (shortage.patient && !order_.is_captured(r.stream)));
   });
   if (oldest == nullptr) return false;
-  const std::size_t bytes = oldest->bytes;
-  if (end_wait(*oldest, Start::kShortage, shortage.patient)) {
-    shortage.any_ended = true;
-    shortage.ended_bytes += bytes;
-  } else {
+  if (!end_wait(*oldest, Start::kShortage, shortage.patient, &shortage.freed)) {
     shortage.patient = false;
   }
   return true;
@@ -225,17 +224,14 @@ void Residency::keep_within_bound() noexcept {
 bool Residency::make_room(std::size_t bytes) noexcept {
   const std::size_t judged = waiting_.count(Hold::kVerdict);
   collect_verdicts();
+  if (waiting_.count(Hold::kVerdict) < judged) return true;
   Shortage shortage;
-  shortage.any_ended = waiting_.count(Hold::kVerdict) < judged;
-  const auto end_waits = [&](auto&& due) {
-    while (shortage.ended_bytes < bytes && end_oldest_wait(shortage, due)) {
-    }
-  };
-  end_waits([](const Record& r) { return r.waiting.hold == Hold::kVerdict; });
-  end_waits([](const Record&) { return true; });
-  const bool enough = shortage.ended_bytes >= bytes;
-  const bool demoted = !enough && store_.demote(bytes - shortage.ended_bytes);
-  return shortage.any_ended || demoted;
+  const auto is_judged = [](const Record& r) { return r.waiting.hold == Hold::kVerdict; };
+  const auto waits = [](const Record&) { return true; };
+  while (shortage.freed < bytes &&
+         (end_oldest_wait(shortage, is_judged) || end_oldest_wait(shortage, waits))) {
+  }
+  return shortage.freed >= bytes || store_.demote(bytes - shortage.freed) || shortage.freed != 0;
 }
 
 }  // namespace pleat::allocator

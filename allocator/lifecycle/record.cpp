@@ -31,7 +31,7 @@ bool apply(RecordState& state, RecordAction action) noexcept {
     S to;
   };
   static constexpr Row kTable[] = {
-      {S::kTagged, A::kRelease, S::kStoring},
+      {S::kTagged, A::kRelease, S::kHeld},
       {S::kTagged, A::kKeep, S::kKept},
       // The storage is gone, but its block was never freed (its data pointer was moved). The bytes
       // were copied out at unpack; the block itself can still be released later.
@@ -39,6 +39,9 @@ bool apply(RecordState& state, RecordAction action) noexcept {
       {S::kStoring, A::kEncoded, S::kPacked},
       {S::kStoring, A::kHold, S::kHeld},
       {S::kStoring, A::kWait, S::kWaiting},
+      {S::kHeld, A::kEncode, S::kStoring},
+      {S::kHeld, A::kHold, S::kHeld},
+      {S::kHeld, A::kWait, S::kWaiting},
       {S::kWaiting, A::kEncode, S::kStoring},
       {S::kWaiting, A::kEncoded, S::kPacked},
       {S::kWaiting, A::kHold, S::kHeld},

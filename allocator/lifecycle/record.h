@@ -19,16 +19,18 @@ namespace pleat::allocator {
 // Stored in each:
 //
 //   state       the bytes are in                   stored           leaves by
-//   kTagged     the block, storage alive           Raw              release -> kStoring
+//   kTagged     the block, storage alive           Raw              release -> kHeld
 //                                                                   keep -> kKept
 //                                                                   copied out -> kRestored
-//   kStoring    the block, storage gone; a thread  Raw              payload -> kPacked
-//               decides or encodes                                  raw -> kHeld | kWaiting
-//   kWaiting    the block, owned by Pleat, for a   Raw, InFlight    encode -> kStoring
-//               reason that will end (Hold)                         payload -> kPacked
+//   kHeld       the block, owned by Pleat          Raw              encode -> kStoring
+//                                                                   wait -> kWaiting
+//                                                                   adopt -> kRestored
+//   kWaiting    the same, for a reason that will   Raw, InFlight    encode -> kStoring
+//               end (Hold)                                          payload -> kPacked
 //                                                                   raw -> kHeld
 //                                                                   adopt -> kRestored
-//   kHeld       the block, owned by Pleat          Raw              adopt -> kRestored
+//   kStoring    the same, a thread encodes         Raw              payload -> kPacked
+//                                                                   raw -> kHeld | kWaiting
 //   kPacked     its or the argument's payload      Payload,         restore -> kRestored
 //                                                  Recomputed
 //   kRestored   a restored storage that lives,     any              storage freed -> kPacked

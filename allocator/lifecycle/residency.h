@@ -248,7 +248,7 @@ class Residency {
   }
   // The only function that ends a wait. `record` is off the list; the call gives up one reference
   // to it. False if the record keeps waiting, because its verdict takes too long.
-  bool end_wait(Record& record, Start start, bool may_wait) noexcept;
+  bool end_wait(Record& record, Start start, bool may_wait, std::size_t* freed = nullptr) noexcept;
   // Takes the first waiting record with `due(record)` off the list, adds a reference; else nullptr.
   template <class Due>
   Record* take_waiting(Due&& due) noexcept;
@@ -256,8 +256,7 @@ class Residency {
   // taken too long, the host waits for no other.
   struct Shortage {
     bool patient = true;
-    bool any_ended = false;
-    std::size_t ended_bytes = 0;
+    std::size_t freed = 0;  // bytes
   };
   // Ends the wait of the first record with `due(record)` that can be ended. False if none can.
   template <class Due>

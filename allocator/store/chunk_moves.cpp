@@ -104,51 +104,55 @@ std::size_t PayloadArena::demote(std::size_t bytes) noexcept {
   EventScope scope = a.scope();
   std::size_t freed = 0;
   std::unique_lock<std::mutex> lock(a.mutex);
-  for (PayloadChunk* chunk = a.oldest; chunk != nullptr && freed < bytes;) {
-    if (!a.send(*chunk)) {
-      chunk = chunk->next;
-      continue;
-    }
-    // A wait of the host: the allocation that needs the memory would fail.
-    a.order->synchronize(chunk->copied);
-    if (Block* const block = a.arrive(scope, *chunk)) {
+  // A wait of the host: the allocation that needs the memory would fail.
+  const auto await = [&](PayloadChunk& chunk) {
+    a.order->synchronize(chunk.copied);
+    if (Block* const block = a.arrive(scope, chunk)) {
       freed += block->bytes;
       lock.unlock();
       a.memory.free(block);
       lock.lock();
     }
-    chunk = a.oldest;  // the list can have changed
+  };
+  for (std::size_t i = 0; i < Impl::kMostOnTheirWay && freed < bytes; ++i) {
+    if (PayloadChunk* const chunk = a.on_their_way[i]) await(*chunk);
+  }
+  for (PayloadChunk* chunk = a.oldest; chunk != nullptr && freed < bytes;) {
+    if (a.send(*chunk)) {
+      await(*chunk);
+      chunk = a.oldest;  // the list can have changed
+    } else {
+      chunk = chunk->next;
+    }
   }
   return freed;
 }
 
 // ---- back ---------------------------------------------------------------------------------------
 
-bool PayloadArena::Impl::bring(EventScope& scope, PayloadChunk& chunk,
-                               std::unique_lock<std::mutex>& lock) noexcept {
+PayloadArena::Impl::Brought PayloadArena::Impl::bring(EventScope& scope, PayloadChunk& chunk,
+                                                      std::unique_lock<std::mutex>& lock) noexcept {
   const bool is_shared = shared(&chunk) != nullptr;
   lock.unlock();
   Block* const block = is_shared ? memory.allocate_container(chunk.block_bytes, chunk.stream)
                                  : memory.allocate_packed(chunk.block_bytes, chunk.stream, {});
   lock.lock();
-  if (block == nullptr) return false;
+  if (block == nullptr) return Brought::kNoMemory;
   if (!tier->copy_in(block->begin, chunk.room, chunk.block_bytes, chunk.stream)) {
     counters.refused.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
     memory.free(block);
     lock.lock();
-    return false;
+    return Brought::kRefused;
   }
   tier->give(std::exchange(chunk.room, nullptr));
   chunk.block = block;
   if (Chunk* const of_several = shared(&chunk)) {
     count_requested(scope, 0, of_several->payload_bytes);
     if (make_room()) list(of_several);
-  } else {
-    chunk.kind = PayloadChunk::Kind::kOwnBlock;
   }
   counters.brought.fetch_add(1, std::memory_order_relaxed);
-  return true;
+  return Brought::kYes;
 }
 
 std::byte* PayloadArena::pin(const PayloadSlot& slot, StreamId stream) noexcept {
@@ -164,11 +168,14 @@ std::byte* PayloadArena::pin(const PayloadSlot& slot, StreamId stream) noexcept 
     const std::lock_guard<std::mutex> one_at_a_time(a.bringing);
     lock.lock();
     const bool captured = a.order->is_captured(stream) || a.order->is_captured(chunk.stream);
-    while (chunk.block == nullptr && (captured || !a.bring(scope, chunk, lock))) {
+    while (chunk.block == nullptr) {
+      const Impl::Brought brought =
+          captured ? Impl::Brought::kRefused : a.bring(scope, chunk, lock);
+      if (brought == Impl::Brought::kYes) break;
       lock.unlock();
-      const std::size_t freed = captured ? 0 : demote(chunk.block_bytes);
+      const bool again = brought == Impl::Brought::kNoMemory && demote(chunk.block_bytes) != 0;
       lock.lock();
-      if (freed == 0) {
+      if (!again) {
         --chunk.pins;
         return nullptr;
       }

@@ -245,8 +245,9 @@ struct PayloadArena::Impl {
   // Ends the way of a chunk whose copy is complete: returns its block for the caller to free, or
   // null if it stays after all.
   [[nodiscard]] Block* arrive(EventScope& scope, PayloadChunk& chunk) noexcept;
-  [[nodiscard]] bool bring(EventScope& scope, PayloadChunk& chunk,
-                           std::unique_lock<std::mutex>& lock) noexcept;
+  enum class Brought : std::uint8_t { kYes, kNoMemory, kRefused };
+  [[nodiscard]] Brought bring(EventScope& scope, PayloadChunk& chunk,
+                              std::unique_lock<std::mutex>& lock) noexcept;
 
   PayloadTier* tier = nullptr;  // constant once there are payloads
   StreamOrder* order = nullptr;

@@ -369,16 +369,30 @@ struct HostTier final : PayloadTier {
     std::free(room);
   }
   bool copy_out(void* room, const void* from, std::size_t bytes, StreamId,
-                EventHandle*) noexcept override {
+                EventHandle* done) noexcept override {
     std::memcpy(room, from, bytes);
+    *done = copied;
     return true;
   }
   bool copy_in(void* to, const void* room, std::size_t bytes, StreamId) noexcept override {
+    if (refuses) return false;
     std::memcpy(to, room, bytes);
     return true;
   }
   std::atomic<int> rooms{0};
   std::atomic<bool> refuses{false};
+  EventHandle copied{};  // of every copy out
+};
+
+// Events are complete once the host has waited for one.
+struct WaitedForOrder final : StreamOrder {
+  EventHandle record(StreamId) noexcept override { return {1}; }
+  void wait(StreamId, EventHandle) noexcept override {}
+  bool complete(EventHandle event) noexcept override { return event.value == 0 || waited; }
+  void synchronize(EventHandle) noexcept override { waited = true; }
+  void release(EventHandle) noexcept override {}
+  bool is_captured(StreamId) noexcept override { return false; }
+  bool waited = false;
 };
 
 struct PayloadTierTest : ::testing::Test {
@@ -447,6 +461,40 @@ TEST_F(PayloadTierTest, PinnedChunksStayAndOthersGoWhenMemoryIsAskedFor) {
   EXPECT_TRUE(holds(pinned, 1) && holds(free_one, 2) && holds(newest, 3));
   for (PayloadSlot* const slot : {&pinned, &free_one, &newest}) arena.free(*slot);
   EXPECT_EQ(requested(), 0);
+}
+
+TEST_F(PayloadTierTest, ChunksOnTheirWayAreAwaitedWhenMemoryIsAskedFor) {
+  WaitedForOrder late;
+  tier.copied = {1};
+  arena.attach(tier, late);
+  PayloadSlot first = filled(2_MiB, 1), second = filled(2_MiB, 2), third = filled(2_MiB, 3);
+  arena.send(first);
+  arena.send(first);
+  EXPECT_EQ(tier.rooms, 1) << "a chunk goes once";
+  for (const PayloadSlot& slot : {second, third}) arena.send(slot);
+  for (const PayloadSlot& slot : {first, second, third}) EXPECT_NE(slot.chunk->block, nullptr);
+  EXPECT_EQ(tier.rooms, 2) << "two at most are on their way";
+  EXPECT_GE(arena.demote(3_MiB), 4_MiB);
+  EXPECT_TRUE(first.chunk->block == nullptr && second.chunk->block == nullptr);
+  EXPECT_NE(third.chunk->block, nullptr);
+  EXPECT_TRUE(holds(first, 1) && holds(second, 2) && holds(third, 3));
+  for (PayloadSlot* const slot : {&first, &second, &third}) arena.free(*slot);
+  EXPECT_EQ(requested(), 0);
+}
+
+TEST_F(PayloadTierTest, ARefusedCopyBackSendsNoOtherChunkAway) {
+  PayloadSlot away = filled(2_MiB, 1), here = filled(2_MiB, 2);
+  arena.send(away);
+  arena.collect();
+  tier.refuses = true;
+  EXPECT_EQ(arena.pin(away, {}), nullptr);
+  EXPECT_EQ(arena.tier_counters().refused, 1u);
+  EXPECT_NE(here.chunk->block, nullptr);
+  EXPECT_EQ(arena.tier_counters().no_room, 0u) << "nothing was asked to go";
+  tier.refuses = false;
+  EXPECT_TRUE(holds(away, 1) && holds(here, 2));
+  for (PayloadSlot* const slot : {&away, &here}) arena.free(*slot);
+  EXPECT_EQ(tier.rooms, 0);
 }
 
 TEST_F(PayloadTierTest, ThreadsReadPayloadsWhileTheirChunksMove) {

@@ -81,8 +81,8 @@ pleat_plant_also(lifecycle/encoding.cpp
   "if (!PLANTED && record.state != RecordState::kWaiting) {
       // Another thread restored")
 pleat_plant("a wait for a proof never ends" lifecycle/encoding.cpp
-  "end_waits([](const Record&) { return true; })"
-  "end_waits([](const Record& r) { return !(PLANTED && r.waiting.hold == Hold::kProof); })")
+  "const auto waits = [](const Record&) { return true; };"
+  "const auto waits = [](const Record& r) { return !(PLANTED && r.waiting.hold == Hold::kProof); };")
 pleat_plant("nothing bounds what waits" lifecycle/encoding.cpp
   "waiting_.bounded_count() > kAlways) {"
   "waiting_.bounded_count() > kAlways && !PLANTED) {")
@@ -154,9 +154,6 @@ pleat_plant("a recomputed record returns its argument" store/store.cpp
 pleat_plant("a chunk's block is freed before its copy is complete" store/chunk_moves.cpp
   "if (chunk == nullptr || !a.order->complete(chunk->copied)) continue;"
   "if (chunk == nullptr || (!PLANTED && !a.order->complete(chunk->copied))) continue;")
-pleat_plant("a chunk goes twice" store/chunk_moves.cpp
-  "if (chunk.block == nullptr || chunk.room != nullptr ||"
-  "if (chunk.block == nullptr || (!PLANTED && chunk.room != nullptr) ||")
 pleat_plant("a chunk on its way is given payloads" store/chunk_moves.cpp
   "if (Chunk* const of_several = shared(&chunk)) unlist(of_several);"
   "if (Chunk* const of_several = shared(&chunk); of_several != nullptr && !PLANTED) unlist(of_several);")

@@ -384,7 +384,8 @@ class ResidencyLife {
     }
   }
   void end() {
-    residency_.make_room(SIZE_MAX);
+    while (residency_.make_room(SIZE_MAX)) {
+    }
     if (residency_.any_waiting()) problem("waits for ever");
     while (!storages_.empty()) free_storage();
     while (!saved_.empty()) drop_hook();

@@ -735,6 +735,8 @@ TEST_F(ResidencyTest, PutAndGetTakeSeveralBlocks) {
 }
 
 TEST_F(ResidencyTest, RoomIsMadeForTheBytesThatAreAskedFor) {
+  codec.late = true;
+  codec.late_bytes = kBytes / 2;
   FakeStorage storage;
   std::vector<FakeRecord*> records;
   std::vector<Block*> blocks;
@@ -745,12 +747,21 @@ TEST_F(ResidencyTest, RoomIsMadeForTheBytesThatAreAskedFor) {
   }
   storage.alive = false;
   for (Block* const block : blocks) residency->release(block);
-  EXPECT_TRUE(residency->make_room(kBytes + 1));
+  EXPECT_TRUE(residency->make_room(kBytes / 2 + 1));
   for (std::size_t i = 0; i < records.size(); ++i) {
     EXPECT_EQ(records[i]->state, i < 2 ? RecordState::kPacked : RecordState::kWaiting) << i;
   }
   EXPECT_TRUE(residency->make_room(SIZE_MAX));
   EXPECT_FALSE(residency->make_room(1)) << "nothing is left to do";
+  codec.fail = true;
+  storage.alive = true;
+  Block* const refused = filled_block(9);
+  records.push_back(tag(refused, storage));
+  records.back()->until = Hold::kProof;
+  storage.alive = false;
+  residency->release(refused);
+  EXPECT_FALSE(residency->make_room(1)) << "its wait ends, but no byte is free";
+  EXPECT_EQ(records.back()->state, RecordState::kHeld);
   for (FakeRecord* const record : records) residency->drop(record);
   expect_empty();
 }
@@ -1173,7 +1184,7 @@ TEST_F(ResidencyTest, EncodesAndRestoresReportTheirTimeAlsoAfterAVerdict) {
 
 TEST_F(ResidencyTest, OverdueVerdictIsNotAwaitedAgainAtOnce) {
   codec.late = codec.overdue = true;
-  codec.late_bytes = kBytes;
+  codec.late_bytes = kBytes / 2;
   build({.judged_part_of_peak = 16});
   FakeStorage storage;
   std::vector<FakeRecord*> records;
@@ -1451,6 +1462,7 @@ TEST(RecordStateTest, OnlyTheTransitionsOfTheTableHappen) {
   EXPECT_FALSE(apply(s, A::kEncode));
   EXPECT_EQ(s, S::kTagged);
   EXPECT_TRUE(apply(s, A::kRelease));
+  EXPECT_EQ(s, S::kHeld) << "no thread encodes it yet";
   EXPECT_TRUE(apply(s, A::kWait));
   EXPECT_TRUE(apply(s, A::kEncode));
   EXPECT_FALSE(apply(s, A::kRelease));

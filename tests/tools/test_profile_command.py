@@ -91,6 +91,12 @@ def test_trails_are_told_in_words(profile, asked, write):
     assert profile("show", "--why", write(SMALL)).stdout == profile("show", write(SMALL)).stdout
 
 
+def test_a_trail_of_any_text_leaves_the_terminal_alone(profile, write):
+    odd = ["profile:\x1b]0;title\x07", "\x1b[2J:4", "profile:3:4:5"]
+    shown = profile("show", "--why", write(whole([unit(0, 4096, trail=odd)], pleat_profile=2))).stdout
+    assert "\x1b" not in shown and "\x07" not in shown and "title" in shown
+
+
 def decreasing(values):
     known = [value for value in values if value is not None]
     assert values == known + [None] * (len(values) - len(known)) and len(known) > 1

@@ -36,10 +36,11 @@ void add_name(std::string& names, const std::string& name) {
 
 // Why no width of a record is a choice; empty: it is one.
 std::string_view fixed_reason(const std::optional<Decision>& decided, bool living) {
-  return living                    ? "alive"
-         : !decided                ? "held"
-         : decided->may_be_noisy() ? ""
-                                   : name_of(decided->trail().back().why);
+  return living                     ? "alive"
+         : !decided                 ? "held"
+         : decided->may_be_noisy()  ? ""
+         : decided->trail().empty() ? exactness_name(decided->exactness)
+                                    : name_of(decided->trail().back().why);
 }
 
 bool is_on_host(const TorchRecord& record) noexcept {

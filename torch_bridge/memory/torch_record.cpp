@@ -287,13 +287,21 @@ struct TorchRecord::SpareBlock {
   }
   SpareBlock(const SpareBlock&) = delete;
   SpareBlock& operator=(const SpareBlock&) = delete;
+  // True if the restore is tried again after find(): without a block, or without memory to bring
+  // the payload back.
+  bool is_needed(allocator::Residency::RestoreStatus status) noexcept {
+    needs_room = status == allocator::Residency::RestoreStatus::kOutOfMemory;
+    return needs_room || status == allocator::Residency::RestoreStatus::kNeedsBlock;
+  }
   void find(std::size_t bytes, allocator::StreamId stream) {
-    if (block == nullptr) block = backend.heap().allocate(bytes, stream);
+    const bool has_room = !needs_room || backend.heap().make_room(bytes);
+    if (block == nullptr && has_room) block = backend.heap().allocate(bytes, stream);
     if (block == nullptr) backend.throw_out_of_memory(bytes, "restoring a saved tensor");
   }
 
   DeviceBackend& backend;
   allocator::Block* block = nullptr;
+  bool needs_room = false;
 };
 
 TorchRecord::Restored TorchRecord::restore(bool slice) {
@@ -373,7 +381,7 @@ TorchRecord::Restored TorchRecord::restore_apart(bool last) {
         allocator::Residency::RestoreStatus status{};
         allocator::Block* const block =
             residency.copy_locked(guard, *this, stream, reading(), &status, &spare.block);
-        if (status != allocator::Residency::RestoreStatus::kNeedsBlock) {
+        if (!spare.is_needed(status)) {
           restored.storage = c10::Storage(storage_of(block, status));
           restored.version = c10::VariableVersion(0);
         }
@@ -469,7 +477,7 @@ c10::Storage TorchRecord::restore_locked(allocator::Residency::RecordGuard& guar
   allocator::Residency::RestoreStatus status{};
   allocator::Block* const block =
       backend_.residency().restore_locked(guard, *this, stream, reading(), &status, &spare.block);
-  if (status == allocator::Residency::RestoreStatus::kNeedsBlock) return {};
+  if (spare.is_needed(status)) return {};
   StoragePtr impl = storage_of(block, status);
   restored_storage_ = WeakStorage(impl);
   restored_version_ = c10::VariableVersion(0);

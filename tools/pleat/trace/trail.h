@@ -19,13 +19,15 @@ namespace pleat::trace {
     const std::string_view step = has_widths ? trail.substr(0, trail.find(' ')) : trail;
     trail.remove_prefix(std::min(trail.size(), step.size() + 1));
     const std::size_t colon = step.find(':');
-    const Why why = bridge::why_named(step.substr(0, colon));
+    const std::string_view bits = step.substr(std::min(colon, step.size()));
+    // A file can hold any text.
+    const bool is_width = bits.size() <= 2 && bits.find_first_not_of(":0123456789") == bits.npos;
+    const Why why = is_width ? bridge::why_named(step.substr(0, colon)) : Why::kCount;
     const std::string words(why == Why::kCount
                                 ? bridge::printable(step)
                                 : bridge::kWhyTexts[static_cast<std::size_t>(why)].words);
     const bool alone =
         why == Why::kCount || why == Why::kShape || why == Why::kSides || why == Why::kMayBearNoise;
-    const std::string_view bits = step.substr(std::min(colon, step.size()));
     const std::string width(bits.empty() || bits == ":0" ? "exact" : bits.substr(1));
     if (!alone) text += (words.starts_with("by ") ? "asked " + width + ' ' : width + ": ");
     text += words + (trail.empty() ? "" : "; ");

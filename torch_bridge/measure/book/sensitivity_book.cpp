@@ -28,7 +28,7 @@ void set_asked(Unit& unit, const BitsByKey::Entry& asked) {
   if (unit.trail.empty() || unit.trail.front() == trail.front()) return;
   for (const std::string& step : unit.trail) {
     const Why why = why_named(std::string_view(step).substr(0, step.find(':')));
-    if (asked.width != 0 && why >= Why::kOwnOperator && why < Why::kWideSteps)
+    if (asked.width != 0 && why >= Why::kOwnOperator && why < Why::kSeveralSaves)
       trail.push_back(step_text(why, std::max(unit.floor, asked.width)));
   }
   if (asked.width == 0) trail.push_back(step_text(Why::kAssigned, 0));
