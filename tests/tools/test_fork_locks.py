@@ -12,7 +12,7 @@ ELSEWHERE = {
     "cuda/device_block_codec.h last_workspace_mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
     "measure/gradient_sketches.h mutex_": "of one pass; the thread that forks within it does not hold it, and a child has no others",
     "measure/read_log.h mutex_": "the same; and held around Record::mutex, whose gate fork closes",
-    "core/kept_storages.h mutex_": "memory/torch_record.cpp registers the storages",
+    "core/kept_storages.h mutex_": "memory/torch_record_restoring.cpp registers the storages",
     "cuda/device_block_codec.h mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
     "cuda/key_lessons.h mutex_": "cuda/device_block_codec.cpp locks the lessons with the codec",
     "cuda/allocator_in_front.h routed_mutex_": "memory/cuda_backend.cpp locks the library's own locks with the table of blocks",
