@@ -59,6 +59,7 @@ WITHOUT_END = """
     class Info(ctypes.Structure):
         _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
     libc.mallinfo2.restype = Info
+    libc.mallopt(-8, 1)  # M_ARENA_MAX: threads begin no arenas of their own
     def in_use():
         gc.collect()
         info = libc.mallinfo2()
