@@ -181,11 +181,17 @@ void Residency::collect_verdicts() noexcept {
   }
 }
 
+namespace {
+
+bool awaits_verdict(const Record& record) noexcept { return record.waiting.hold == Hold::kVerdict; }
+
+}  // namespace
+
 template <class Due>
 bool Residency::end_oldest_wait(Shortage& shortage, Due&& due) noexcept {
   // A captured stream cannot be queried, nor a stream next to a captured one.
   Record* const oldest = take_waiting([&](const Record& r) {
-    return due(r) && (r.waiting.hold != Hold::kVerdict || is_decided(r) ||
+    return due(r) && (!awaits_verdict(r) || is_decided(r) ||
                       (shortage.patient && !order_.is_captured(r.stream)));
   });
   if (oldest == nullptr) return false;
@@ -208,9 +214,7 @@ void Residency::keep_within_bound() noexcept {
   const std::size_t most_judged = part_of_peak(judged_part_of_peak_);
   Shortage shortage;
   while (waiting_.bytes(Hold::kVerdict) > most_judged && waiting_.count(Hold::kVerdict) > kAlways) {
-    if (!end_oldest_wait(shortage,
-                         [](const Record& r) { return r.waiting.hold == Hold::kVerdict; }))
-      break;
+    if (!end_oldest_wait(shortage, awaits_verdict)) break;
   }
   const std::size_t most = part_of_peak(waiting_part_of_peak_);
   while (waiting_.bounded_bytes() > most && waiting_.bounded_count() > kAlways) {
@@ -226,10 +230,9 @@ bool Residency::make_room(std::size_t bytes) noexcept {
   collect_verdicts();
   if (waiting_.count(Hold::kVerdict) < judged) return true;
   Shortage shortage;
-  const auto is_judged = [](const Record& r) { return r.waiting.hold == Hold::kVerdict; };
   const auto waits = [](const Record&) { return true; };
   while (shortage.freed < bytes &&
-         (end_oldest_wait(shortage, is_judged) || end_oldest_wait(shortage, waits))) {
+         (end_oldest_wait(shortage, awaits_verdict) || end_oldest_wait(shortage, waits))) {
   }
   return shortage.freed >= bytes || store_.demote(bytes - shortage.freed) || shortage.freed != 0;
 }

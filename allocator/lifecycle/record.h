@@ -53,7 +53,7 @@ enum class RecordState : std::uint8_t {
 enum class RecordAction : std::uint8_t {
   kRelease,        // the allocator's free arrived: the storage is gone
   kKeep,           // ... but the storage lives on (resized, data pointer swapped)
-  kEncode,         // a wait is over: the codec starts
+  kEncode,         // a thread begins to encode: at the release, or when a wait is over
   kEncoded,        // the payload is complete
   kHold,           // keep the raw block permanently
   kWait,           // keep the raw block for now
@@ -112,7 +112,7 @@ class Record {
   // `mutex`; takes no lock.
   [[nodiscard]] virtual Hold waits_for() const noexcept { return Hold::kNone; }
 
-  // `mutex` guards the four members below it. It is not held while the codec runs: in kStoring the
+  // `mutex` guards the three members below it. It is not held while the codec runs: in kStoring the
   // members belong to the thread that encodes, and RecordGuard waits for it. Taken through
   // Residency::RecordGuard.
   // Lock order: Record::mutex, then Residency's link lock, then the list of waiting records, then

@@ -199,7 +199,7 @@ class Residency {
   void collect_verdicts() noexcept;
   // If memory is short by `bytes`, in this order until as many are free: collects and awaits
   // verdicts, encodes the records that wait, sends payloads to the tier. True if it freed any, so
-  // that the caller tries again; false once there is nothing left to do.
+  // that the caller tries again; false once all of these are done.
   bool make_room(std::size_t bytes) noexcept;
 
   // For a forked child or a process past exit: from now on no block is encoded.

@@ -66,14 +66,9 @@ Block* Residency::filled_locked(Record& record, StreamId stream, const Reading& 
     ++(own ? record : *record.argument.record).references_;
   }
   if (get.decoded) count(counters_.decode_ns, now_ns() - begin);
-  if (get.short_of_memory) {
+  if (get.short_of_memory || get.status != CodecStatus::kOk) {
     memory_.free(target);
-    *status = RestoreStatus::kOutOfMemory;
-    return nullptr;
-  }
-  if (get.status != CodecStatus::kOk) {
-    memory_.free(target);
-    *status = RestoreStatus::kDamaged;
+    *status = get.short_of_memory ? RestoreStatus::kOutOfMemory : RestoreStatus::kDamaged;
     return nullptr;
   }
   if (get.decoded) {
