@@ -72,7 +72,8 @@ Status read_header(const void* payload, std::size_t payload_bytes, Header* heade
   std::memcpy(header, payload, sizeof *header);
   constexpr auto kSides = static_cast<std::uint8_t>(PayloadKind::kSides);
   if (header->magic != kMagic || header->version != kFormatVersion || header->reserved != 0 ||
-      (header->third_value != 0 && header->kind != kSides) || (header->flags & ~kKnownFlags) != 0 ||
+      (header->third_value != 0 && header->kind != kSides &&
+       (header->flags & kFlagExponents) == 0) ||
       header->kind > kSides || header->type > static_cast<std::uint8_t>(ElementType::kBytes) ||
       header->bits != supported_bits(header->bits) || header->payload_bytes < kHeaderBytes ||
       header->payload_bytes > payload_bytes)

@@ -28,9 +28,9 @@ inline constexpr std::uint8_t kFlagForceRaw = 2;     // the request asked for it
 inline constexpr std::uint8_t kFlagLossy = 4;        // at least one group was quantised
 inline constexpr std::uint8_t kFlagTransformed = 8;  // kGrouped: groups are rotated
 inline constexpr std::uint8_t kFlagScaled = 16;  // with kFlagTransformed: some groups may be scaled
-inline constexpr std::uint8_t kFlagNearZero = 32;  // kGrouped: a section of exact elements
-inline constexpr std::uint8_t kKnownFlags =
-    kFlagCompacted | kFlagForceRaw | kFlagLossy | kFlagTransformed | kFlagScaled | kFlagNearZero;
+inline constexpr std::uint8_t kFlagNearZero = 32;   // kGrouped: a section of exact elements
+inline constexpr std::uint8_t kFlagExponents = 64;  // kGrouped: a section of exponents
+inline constexpr std::uint8_t kFlagZeros = 128;     // kGrouped: CodecSpec::zeros
 
 struct Header {
   std::uint32_t magic = kMagic;
@@ -44,11 +44,25 @@ struct Header {
   std::uint64_t elements = 0;
   std::uint64_t nonce = 0;
   std::uint64_t payload_bytes = 0;
-  std::uint64_t value = 0;        // kConstant: the element's bits; kSides: see SideWords
+  // kConstant: the element's bits; kSides: see SideWords; kGrouped: see exponents_of()
+  std::uint64_t value = 0;
   std::uint64_t code_bytes = 0;   // kGrouped, kFramed: of the code section; kSides: see SideWords
-  std::uint64_t third_value = 0;  // kSides: see SideWords
+  std::uint64_t third_value = 0;  // kSides: see SideWords; kGrouped: see exponents_of()
 };
 static_assert(sizeof(Header) == 64);
+
+// The exponents of a grouped payload, without the table.
+[[nodiscard]] PLEAT_HD constexpr Exponents exponents_of(const Header& header) noexcept {
+  if ((header.flags & kFlagExponents) == 0) return {};
+  return {static_cast<std::uint32_t>(header.value), static_cast<std::uint32_t>(header.third_value),
+          static_cast<std::uint32_t>(header.value >> 32), nullptr,
+          static_cast<std::int8_t>(-static_cast<int>(header.third_value >> 32 & 0x1F))};
+}
+PLEAT_HD constexpr void write_exponents(const Exponents& exponents, Header* header) noexcept {
+  header->flags |= kFlagExponents;
+  header->value = std::uint64_t{exponents.inner} << 32 | exponents.row;
+  header->third_value = static_cast<std::uint64_t>(-exponents.base) << 32 | exponents.channels;
+}
 
 // The additional contents of a header of kSides: words of the element type, in 32 bits each.
 struct SideWords {
@@ -102,18 +116,23 @@ struct GroupedLayout {
   std::size_t slot_bytes;
   std::size_t codes_offset;
   std::size_t code_bytes;
+  std::size_t exponent_bytes;
 
   // Transformed groups have the metadata of float32 ones.
-  GroupedLayout(ElementType type, unsigned bits, std::size_t elements, bool transformed) noexcept
+  GroupedLayout(ElementType type, unsigned bits, std::size_t elements, bool transformed,
+                const Exponents& exponents = {}) noexcept
       : groups(ceil_divide(elements, kGroupElements)),
         blocks(ceil_divide(groups, kBlockGroups)),
         source_bytes_per_group(kGroupElements * element_size(type)),
         metadata_bytes_per_group(2 * element_size(transformed ? ElementType::kFloat32 : type)),
         slot_bytes(kBitmapBytes * (bits == 0 ? 1 : bits)),
         codes_offset(kHeaderBytes + ceil_divide(groups * metadata_bytes_per_group, 64) * 64),
-        code_bytes(groups * slot_bytes) {}
+        code_bytes(groups * slot_bytes),
+        exponent_bytes(compress::exponent_bytes(exponents, elements)) {}
 
   [[nodiscard]] std::size_t end_of_codes() const noexcept { return codes_offset + code_bytes; }
+  // Of a payload without escaped groups.
+  [[nodiscard]] std::size_t end() const noexcept { return end_of_codes() + exponent_bytes; }
   [[nodiscard]] std::size_t offset_table_bytes() const noexcept {
     return blocks * sizeof(std::uint64_t);
   }

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compress/exponents/exponents.h"
+
 namespace pleat::compress {
 
 // The counts of one block of 64 groups. 64 bytes, so that blocks share no cache line.
@@ -37,6 +39,9 @@ struct EncodeGroups {
   // A group whose step is wider than the float with these bits is escaped; all finite ones pass.
   uint32_t widest_step = 0x7F7F'FFFFu;
   bool never_wide = false;  // what would be a wide group is escaped
+  bool zeros = false;       // groups of both signs keep zeros exactly; from 2 bits on
+  Exponents exponents{};    // not with bits 0
+  int8_t* parts = nullptr;  // with exponents: where the bytes of the parts of these groups go
 };
 
 struct DecodeGroups {
@@ -56,6 +61,9 @@ struct DecodeGroups {
   bool stream;  // write past the caches; target is 64-byte aligned then
   uint64_t nonce;
   void* target;
+  bool zeros = false;  // as EncodeGroups
+  Exponents exponents{};
+  const int8_t* parts = nullptr;
 };
 
 // An activation to apply in place to groups that decode() has just filled.
@@ -66,6 +74,8 @@ struct ApplyFunction {
   size_t groups;         // whole groups
   size_t tail_elements;
   void* data;
+  bool zeros = false;       // as EncodeGroups
+  float divided_by = 1.0f;  // a power of two; the restored elements were
 };
 
 // The bounds that elements are compared with, and the side of NaN: side_math.h. Of three sides NaN

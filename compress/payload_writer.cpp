@@ -6,6 +6,7 @@
 #include "compress/sides/side_bounds.h"
 
 namespace pleat::compress {
+
 Request::Request(const Span& span_of, const CodecSpec& spec_of, std::uint64_t nonce_of) noexcept
     : span(span_of),
       spec(spec_of),
@@ -13,15 +14,18 @@ Request::Request(const Span& span_of, const CodecSpec& spec_of, std::uint64_t no
       transformed(bits != 0 && spec_of.transform != Transform::kNone),
       scaled(has_scaled_groups(bits) && spec_of.transform == Transform::kHadamardScaled),
       sides_only(!spec_of.force_raw && sides_hold(spec_of.sides, span_of.type)),
+      zeros(bits >= 2 && spec_of.zeros && !transformed && !spec_of.near_zero),
+      exponents(bits != 0 && spec_of.exponents.any() && !spec_of.near_zero ? spec_of.exponents
+                                                                           : Exponents{}),
       nonce(nonce_of) {}
 
 std::size_t Request::grouped_bytes(const GroupedLayout& layout,
                                    std::size_t escapes) const noexcept {
-  return layout.end_of_codes() + escapes * layout.source_bytes_per_group;
+  return layout.end() + escapes * layout.source_bytes_per_group;
 }
 
 bool Request::grouped_pays(const GroupedLayout& layout) const noexcept {
-  return layout.end_of_codes() < raw_bytes();
+  return layout.end() < raw_bytes();
 }
 
 std::uint32_t Request::widest_step_bits() const noexcept {

@@ -20,14 +20,18 @@ struct Request {
   bool transformed = false;
   bool scaled = false;
   bool sides_only = false;  // the sides of the elements are kept, not their values
+  bool zeros = false;       // CodecSpec::zeros
+  Exponents exponents{};
   std::uint64_t nonce = 0;
+  // The bytes of the parts of all groups, written while encoding; null without exponents.
+  std::int8_t* parts = nullptr;
   // A count of elements near zero for each group, written while encoding; null: none are kept.
   std::uint16_t* near_counts = nullptr;
 
   Request(const Span& span, const CodecSpec& spec, std::uint64_t nonce) noexcept;
 
   [[nodiscard]] GroupedLayout layout() const noexcept {
-    return {span.type, bits, span.elements, transformed};
+    return {span.type, bits, span.elements, transformed, exponents};
   }
   [[nodiscard]] ElementType metadata_type() const noexcept {
     return transformed ? ElementType::kFloat32 : span.type;

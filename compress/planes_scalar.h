@@ -41,6 +41,7 @@ struct Planes {
 };
 
 struct Conversions {
+  static constexpr size_t kVectorBytes = 16;
   template <class T>
   static void to_floats(const typename T::Word* words, size_t count, float* values) {
     for (size_t e = 0; e < count; ++e) values[e] = T::to_float(words[e]);

@@ -7,6 +7,8 @@
 #include <functional>
 #include <limits>
 
+#include "compress/exponents/exponents.h"
+
 namespace pleat::compress {
 
 // The type of the elements of a span. `kBytes` stands for all types without a codec (float64,
@@ -67,6 +69,10 @@ inline constexpr std::size_t kGroupElements = 256;
 //                 header. Without it payload_bound() is the size of many payloads.
 //   any_byte      of booleans, every byte other than 0 is true. The payload has a bit for each
 //                 element then, whatever they are.
+//   exponents     of a lossy request: see exponents.h. The table is copied into the payload. Not
+//                 with near_zero.
+//   zeros         from 2 bits on: zeros come back as zeros in groups of both signs, too, at one
+//                 code less for the rest. Not where transformed, nor with near_zero.
 //   near_zero     for logarithms of probabilities: elements above -1 come back exact, bit for bit,
 //                 and do not count for the range of their group (near_zero.h). Lossy requests only.
 //   sides  if there are any: only the sides of the elements are kept, in one or two bits each.
@@ -111,6 +117,8 @@ struct CodecSpec {
   bool near_zero = false;
   bool compact = true;
   bool any_byte = false;
+  bool zeros = false;
+  Exponents exponents{};
   Sides sides{};
 };
 

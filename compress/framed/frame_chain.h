@@ -197,7 +197,7 @@ struct FrameDecoder {
     wrong |= header.kind ^ static_cast<unsigned>(PayloadKind::kFramed);
     wrong |= header.type ^ T::kType;
     wrong |= header.bits ^ supported_bits(header.bits);
-    wrong |= header.reserved | (header.flags & ~unsigned{kKnownFlags});
+    wrong |= header.reserved;
     const uint64_t wrong_sizes = header.third_value | (header.elements ^ job.elements);
     readable = wrong == 0 && wrong_sizes == 0 && header.payload_bytes <= job.capacity &&
                header.payload_bytes >= table.codes_offset &&

@@ -28,6 +28,9 @@ EncodeGroups group_of(const EncodeGroups& job, size_t g, size_t elements) {
   one.tail_elements = elements;
   one.metadata = static_cast<Metadata<T>*>(job.metadata) + g;
   one.codes = job.codes + g * kSlotBitmap * (job.bits == 0 ? 1 : job.bits);
+  if (job.parts != nullptr)
+    one.parts +=
+        parts_before(job.exponents, one.first_group) - parts_before(job.exponents, job.first_group);
   return one;
 }
 

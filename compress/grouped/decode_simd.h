@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/exponents/lowerer.h"
 #include "compress/grouped/compacted_blocks.h"
 #include "compress/grouped/encode_simd.h"
 
@@ -92,6 +93,7 @@ __attribute__((noinline, cold)) bool decode_wide_group(const DecodeGroups& job, 
   one.groups = 0;
   one.tail_elements = kGroup;
   one.target = target;
+  one.exponents = {};
   return kScalarKernels.decode[T::kType](one);
 }
 
@@ -102,6 +104,7 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
   const uint8_t* codes = job.codes;
   const Philox philox(job.nonce, static_cast<uint32_t>(job.first_group >> 32));
   alignas(64) uint8_t noise[kGroup], expanded[kSlot];
+  Lowerer<T, Conversions> lowerer(job);
   for (size_t g = 0; g < job.groups; ++g) {
     Metadata<T> metadata;
     memcpy(&metadata, static_cast<const uint8_t*>(job.metadata) + g * sizeof metadata,
@@ -120,7 +123,9 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
     if (left < slot) return false;
     Word* const target = static_cast<Word*>(job.target) + g * kGroup;
     if (__builtin_expect(kind == GroupKind::kWide, 0)) {
-      if (!decode_wide_group<T>(job, g, codes, target)) return false;
+      if (!decode_wide_group<T>(job, g, codes, target) ||
+          !lowerer.next(kind, codes, kGroup, target))
+        return false;
       codes += slot;
       continue;
     }
@@ -132,7 +137,7 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
         if constexpr (kBits == 0) {
           return false;
         } else {
-          const Dequantiser group = read_group<T>(metadata, kBits);
+          const Dequantiser group = read_group<T>(metadata, kBits, job.zeros);
           if (group.dither) {
             philox.noise(static_cast<uint32_t>(job.first_group + g), noise);
             const auto decode = group.keep_zero ? decode_dithered<T, kBits, kStream, true>
@@ -164,6 +169,7 @@ bool decode_whole_groups(const DecodeGroups& job, const uint8_t** end) {
         break;
       }
     }
+    if (!lowerer.next(kind, codes, kGroup, target)) return false;
     codes += slot;
   }
   if constexpr (kStream) Simd::fence();
@@ -185,6 +191,9 @@ bool decode_plain_groups(const DecodeGroups& job) {
   tail.codes = end;
   tail.first_group = job.first_group + job.groups;
   tail.groups = 0;
+  if (job.parts != nullptr)
+    tail.parts += parts_before(job.exponents, tail.first_group) -
+                  parts_before(job.exponents, job.first_group);
   tail.target = static_cast<typename T::Word*>(job.target) + job.groups * kGroup;
   return kScalarKernels.decode[T::kType](tail);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/exponents/raiser.h"
 #include "compress/grouped/compacted_blocks.h"
 #include "compress/grouped/group_math.h"
 #include "compress/kernels.h"
@@ -182,7 +183,7 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, c
       sums[j] = Simd::fma(Simd::sub(v, anchor), inverse, base);
       if constexpr (kKeepZero) {  // where the element is 0, all bits and so the code are 0
         zeros = Simd::count_equal(zeros, v, zero);
-        sums[j] = Simd::choose_above(v, zero, sums[j], zero);
+        sums[j] = Simd::choose_other(v, zero, sums[j], zero);
       }
     }
     const I codes = Simd::codes(T{}, sums, Simd::load_bytes(noise + e));
@@ -191,11 +192,14 @@ size_t encode_codes(const typename T::Word* words, const Quantiser& quantiser, c
   return kKeepZero ? Simd::total(zeros) : 0;
 }
 
-// Group `g` of a job. Apart from the loop, so that this keeps its registers.
+// Group `g` of a job, from `words`. Apart from the loop, so that this keeps its registers.
 template <class T>
-__attribute__((noinline, cold)) Metadata<T> encode_wide_group(const EncodeGroups& job, size_t g) {
+__attribute__((noinline, cold)) Metadata<T> encode_wide_group(const EncodeGroups& job, size_t g,
+                                                              const typename T::Word* words) {
   Metadata<T> metadata;
   EncodeGroups one = group_of<T>(job, g, kGroup);
+  one.source = words;
+  one.exponents = {};
   one.metadata = &metadata;
   kScalarKernels.encode[T::kType](one);
   return metadata;
@@ -208,18 +212,23 @@ void encode_whole_groups(const EncodeGroups& job) {
   const Word* const source = static_cast<const Word*>(job.source);
   BlockResult& result = *job.result;
   alignas(64) uint8_t noise[kGroup];
+  alignas(64) Word raised[kBatch * kGroup];
+  Raiser<T, Conversions> raiser(job);
   const Philox philox(job.nonce, static_cast<uint32_t>(job.first_group >> 32));
   const Metadata<T> escape{kEscapeWord<T>, kEscapeWord<T>};
   [[maybe_unused]] const uint32_t widest = job.widest_step;
 
   for (size_t base = 0; base < job.groups; base += kBatch) {
     const size_t count = job.groups - base < kBatch ? job.groups - base : kBatch;
+    const Word* from[kBatch];
     Summary summaries[kBatch];
     Quantiser quantisers[kBatch];
     Metadata<T> metadata[kBatch];
     unsigned regular = 0;  // one bit per group of the batch
     for (size_t g = 0; g < count; ++g) {
-      const Word* const words = source + (base + g) * kGroup;
+      const Word* const words =
+          raiser.next(source + (base + g) * kGroup, kGroup, raised + g * kGroup);
+      from[g] = words;
       Word other = 0;
       const Pattern pattern = find_pattern<T>(words, &other);
       if (pattern == Pattern::kOther) {
@@ -249,7 +258,7 @@ void encode_whole_groups(const EncodeGroups& job) {
         const bool spans = summary.finite && is_finite_value(summary.maximum - summary.minimum);
         if constexpr (kBits >= kFewestWideBits) {
           if (__builtin_expect(!spans && !job.never_wide, 0)) {
-            metadata[g] = encode_wide_group<T>(job, base + g);
+            metadata[g] = encode_wide_group<T>(job, base + g, from[g]);
             continue;
           }
         }
@@ -257,10 +266,13 @@ void encode_whole_groups(const EncodeGroups& job) {
                                                     &quantisers[g], &metadata[g], widest),
                              1)) {
           quantised |= 1u << g;
-          if (keeps_zero(summary.minimum, kBits)) {
+          const bool between = job.zeros && keeps_zero_between(summary.minimum, summary.maximum);
+          if (between || keeps_zero(summary.minimum, kBits)) {
             zero_kept |= 1u << g;
-            plan_zero_kept<T>(smallest_positive<T>(source + (base + g) * kGroup, summary.maximum),
-                              summary.maximum, kLargestCode, &quantisers[g], &metadata[g]);
+            const float smallest =
+                between ? summary.minimum : smallest_positive<T>(from[g], summary.maximum);
+            plan_zero_kept<T>(smallest, summary.maximum, kLargestCode, &quantisers[g],
+                              &metadata[g]);
           }
           ++result.lossy_groups;
         } else {
@@ -277,8 +289,8 @@ void encode_whole_groups(const EncodeGroups& job) {
         philox.noise(static_cast<uint32_t>(job.first_group + base + g), noise);
         const auto encode = (zero_kept >> g & 1) != 0 ? encode_codes<T, kBits, (kBits >= 2)>
                                                       : encode_codes<T, kBits, false>;
-        result.elements_at_minimum += encode(source + (base + g) * kGroup, quantisers[g], noise,
-                                             job.codes + (base + g) * kSlot);
+        result.elements_at_minimum +=
+            encode(from[g], quantisers[g], noise, job.codes + (base + g) * kSlot);
       }
     }
     memcpy(static_cast<Metadata<T>*>(job.metadata) + base, metadata, count * sizeof metadata[0]);

@@ -68,7 +68,11 @@ PLEAT_HD inline bool plan_group(float minimum, float maximum, float largest_code
 PLEAT_HD inline bool keeps_zero(float minimum, unsigned bits) {
   return bits >= 2 && minimum == 0.0f;  // such a group, unless two-valued, reaches above zero
 }
-// `smallest`: the smallest element above zero.
+// Where zeros are kept whatever the signs are, groups of both signs do the same.
+PLEAT_HD inline bool keeps_zero_between(float minimum, float maximum) {
+  return minimum < 0.0f && maximum > 0.0f;
+}
+// `smallest`: the smallest element above zero, or the smallest of a group of both signs.
 template <class T>
 PLEAT_HD inline void plan_zero_kept(float smallest, float maximum, float largest_code,
                                     Quantiser* quantiser, Metadata<T>* metadata) {
@@ -78,7 +82,8 @@ PLEAT_HD inline void plan_zero_kept(float smallest, float maximum, float largest
   const float step = float_of(step_bits);
   *quantiser = {smallest, step, 256.0f / step};
   metadata->first = T::from_float(smallest);
-  metadata->second = static_cast<typename T::Word>((step_bits >> T::kStepShift) | 1u);
+  metadata->second =
+      static_cast<typename T::Word>((step_bits >> T::kStepShift) | (smallest > 0.0f ? 1u : 0u));
 }
 
 // Puts two distinct bit patterns into two words. The sign bit of the second word marks the group;
@@ -228,9 +233,10 @@ struct Dequantiser {
   bool dither;     // subtract the noise again; else the codes were rounded stochastically
   bool keep_zero;  // code 0 is zero, the anchor belongs to code 1
 };
+// `zeros`: groups of both signs keep them, too.
 template <class T>
 PLEAT_HD inline Dequantiser dequantiser_of(const Metadata<T>& metadata, uint32_t step_bits,
-                                           unsigned bits) {
+                                           unsigned bits, bool zeros = false) {
   const float codes = static_cast<float>(1u << bits);
   const float anchor = T::to_float(metadata.first);
   const float size = float_of(step_bits);
@@ -243,14 +249,15 @@ PLEAT_HD inline Dequantiser dequantiser_of(const Metadata<T>& metadata, uint32_t
   const bool fits = near_end <= T::kLargest && far_end <= T::kLargest;
   const bool two_signed = anchor < 0.0f && !mirrored;
   const bool clear_of_zero = two_signed || magnitude(anchor) > size * 0.5f + T::kTiny;
-  return {anchor, step, fits && clear_of_zero, keep_zero};
+  return {anchor, step, fits && clear_of_zero, keep_zero || (zeros && two_signed)};
 }
 
 // read_group() is for regular groups, read_lossy_group() for regular and wide ones.
 template <class T>
-PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits) {
+PLEAT_HD inline Dequantiser read_group(const Metadata<T>& metadata, unsigned bits,
+                                       bool zeros = false) {
   const uint32_t step_bits = metadata.second & ~uint32_t{1};
-  return dequantiser_of<T>(metadata, step_bits << T::kStepShift, bits);
+  return dequantiser_of<T>(metadata, step_bits << T::kStepShift, bits, zeros);
 }
 template <class T>
 PLEAT_HD inline Dequantiser read_lossy_group(const Metadata<T>& metadata, unsigned bits) {

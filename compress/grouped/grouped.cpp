@@ -30,6 +30,28 @@ bool all_groups_equal(const GroupedLayout& layout, const std::uint8_t* payload) 
   return true;
 }
 
+// Whether groups were coded as they are.
+bool is_unmoved(const Request& request) noexcept {
+  const std::int8_t still = request.exponents.channels != 0 ? kAsItIs : 0;
+  const std::size_t parts = all_parts(request.exponents, request.span.elements);
+  return std::all_of(request.parts, request.parts + parts,
+                     [still](std::int8_t e) { return e == still; });
+}
+
+// Writes the section of exponents. A compact payload has none where all are 0. Returns its bytes.
+std::size_t finish_exponents(const Request& request, const GroupedLayout& layout, Header* header,
+                             std::uint8_t* section) noexcept {
+  const Exponents& exponents = request.exponents;
+  const std::size_t parts = all_parts(exponents, request.span.elements);
+  if (request.spec.compact && exponents.channels == 0 && is_unmoved(request)) return 0;
+  write_exponents(exponents, header);
+  std::memmove(section, request.parts, parts);  // its place before may overlap
+  if (exponents.channels != 0) std::memcpy(section + parts, exponents.table, exponents.channels);
+  const std::size_t used = parts + exponents.channels;
+  std::memset(section + used, 0, layout.exponent_bytes - used);
+  return layout.exponent_bytes;
+}
+
 void number_escapes(const Request& request, const GroupedLayout& layout,
                     std::uint8_t* payload) noexcept {
   std::uint64_t index = 0;
@@ -71,11 +93,12 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
   if (request.transformed) header.flags |= kFlagTransformed;
   if (request.scaled) header.flags |= kFlagScaled;
   if (totals.near_zero) header.flags |= kFlagNearZero;
+  if (request.zeros) header.flags |= kFlagZeros;
   if (request.spec.compact && seen.constant_groups == layout.groups && !totals.near_zero &&
       sizeof(typename T::Word) == element_size(request.span.type) &&
-      all_groups_equal<T>(layout, payload)) {
+      all_groups_equal<T>(layout, payload) && (!request.exponents.any() || is_unmoved(request))) {
     header.kind = static_cast<std::uint8_t>(PayloadKind::kConstant);
-    header.flags &= static_cast<std::uint8_t>(~(kFlagTransformed | kFlagScaled));
+    header.flags &= static_cast<std::uint8_t>(~(kFlagTransformed | kFlagScaled | kFlagZeros));
     header.value = metadata_at<T>(payload + kHeaderBytes, 0).first;
     return finish_header(header, kHeaderBytes, payload).payload_bytes;
   }
@@ -91,27 +114,10 @@ std::size_t finish(const Request& request, const GroupedLayout& layout, const To
     header.code_bytes = move_together(layout, payload + layout.codes_offset, slot_bytes);
     end = layout.codes_offset + header.code_bytes + layout.offset_table_bytes();
   }
+  if (request.exponents.any()) end += finish_exponents(request, layout, &header, payload + end);
   *escape_table = payload + end;
   header.escapes = static_cast<std::uint32_t>(seen.escaped_groups);
   return finish_header(header, end + escape_bytes, payload).payload_bytes;
-}
-
-// The job of groups [from, to) of the span: all but where the result goes.
-EncodeGroups job_of(const Request& request, const GroupedLayout& layout, std::size_t from,
-                    std::size_t to) noexcept {
-  const std::size_t whole = request.span.elements / kGroupElements;
-  EncodeGroups job{};
-  job.source =
-      static_cast<const std::uint8_t*>(request.span.data) + from * layout.source_bytes_per_group;
-  job.first_group = from;
-  job.groups = (to > whole ? whole : to) - from;
-  job.tail_elements = to > whole ? request.span.elements % kGroupElements : 0;
-  job.bits = request.bits;
-  job.transformed = request.transformed;
-  job.scaled = request.scaled;
-  job.nonce = request.nonce;
-  job.widest_step = request.widest_step_bits();
-  return job;
 }
 
 // Appends the elements near zero to a payload of `bytes` bytes.
@@ -127,6 +133,27 @@ EncodeResult append_near_zero(const Request& request, const GroupedLayout& layou
 }
 
 }  // namespace
+
+EncodeGroups encode_job(const Request& request, const GroupedLayout& layout, std::size_t from,
+                        std::size_t to) noexcept {
+  const std::size_t whole = request.span.elements / kGroupElements;
+  EncodeGroups job{};
+  job.source =
+      static_cast<const std::uint8_t*>(request.span.data) + from * layout.source_bytes_per_group;
+  job.first_group = from;
+  job.groups = (to > whole ? whole : to) - from;
+  job.tail_elements = to > whole ? request.span.elements % kGroupElements : 0;
+  job.bits = request.bits;
+  job.transformed = request.transformed;
+  job.scaled = request.scaled;
+  job.nonce = request.nonce;
+  job.widest_step = request.widest_step_bits();
+  job.zeros = request.zeros;
+  job.exponents = request.exponents;
+  if (job.exponents.any() && request.parts != nullptr)
+    job.parts = request.parts + parts_before(job.exponents, from);
+  return job;
+}
 
 void Totals::add(const BlockResult& block) noexcept {
   statistics.constant_groups += block.constant_groups;
@@ -145,7 +172,7 @@ std::size_t count_escapes(const Request& request, const GroupedLayout& layout, s
       const std::size_t from = block * kBlockGroups;
       const std::size_t to =
           from + kBlockGroups < layout.groups ? from + kBlockGroups : layout.groups;
-      const EncodeGroups job = job_of(request, layout, from, to);
+      const EncodeGroups job = encode_job(request, layout, from, to);
       const std::size_t found =
           kernels().count_escapes[static_cast<unsigned>(request.span.type)](job);
       if (found != 0) escapes.fetch_add(found, std::memory_order_relaxed);
@@ -175,7 +202,7 @@ void encode_blocks(const Request& request, const Executor& executor, std::size_t
                 const std::size_t from = block * kBlockGroups;  // relative to `first`
                 const std::size_t to = from + kBlockGroups < count ? from + kBlockGroups : count;
                 results[block] = BlockResult{};
-                EncodeGroups job = job_of(request, layout, first + from, first + to);
+                EncodeGroups job = encode_job(request, layout, first + from, first + to);
                 job.metadata =
                     static_cast<std::uint8_t*>(metadata) + from * layout.metadata_bytes_per_group;
                 job.codes = codes + from * layout.slot_bytes;
@@ -216,15 +243,17 @@ bool encode_grouped(Request request, const Executor& executor, std::uint8_t* pay
   // The sizes of the blocks lie behind the regular slots. A payload of one block may have no room
   // there; its size lies here.
   const bool only = layout.blocks == 1 || !request.spec.compact;
-  const std::size_t sized = layout.end_of_codes() + (only ? 0 : layout.offset_table_bytes());
+  const std::size_t parts = layout.end_of_codes() + (only ? 0 : layout.offset_table_bytes());
+  const std::size_t sized = parts + layout.exponent_bytes;
   if (sized > capacity) return true;  // so raw does not fit either
+  request.parts = reinterpret_cast<std::int8_t*>(payload + parts);
   std::uint64_t only_bytes = 0;
   std::uint64_t* const slot_bytes =
       !request.spec.compact ? nullptr
       : only                ? &only_bytes
                             : reinterpret_cast<std::uint64_t*>(payload + layout.end_of_codes());
-  // The results of the blocks follow, where the escape table or the rest of a raw copy would be.
-  // Without room for them, a few blocks are encoded at a time.
+  // The bytes of parts follow, and the results of the blocks, where the escape table or the rest of
+  // a raw copy would be. Without room for them, a few blocks are encoded at a time.
   BlockResult few[kFewBlocks];
   BlockResult* results = few;
   std::size_t most = kFewBlocks;

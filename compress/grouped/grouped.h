@@ -38,6 +38,10 @@ struct Totals {
   void add(const BlockResult& block) noexcept;
 };
 
+// The job of groups [from, to) of the span: all but where the result goes.
+[[nodiscard]] EncodeGroups encode_job(const Request& request, const GroupedLayout& layout,
+                                      std::size_t from, std::size_t to) noexcept;
+
 // How many groups encode() would escape, counted until they are more than `limit`.
 [[nodiscard]] std::size_t count_escapes(const Request& request, const GroupedLayout& layout,
                                         std::size_t limit, const Executor& executor) noexcept;

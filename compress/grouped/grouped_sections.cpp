@@ -1,5 +1,6 @@
 #include "compress/grouped/grouped_sections.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "compress/float_types.h"
@@ -19,6 +20,17 @@ std::size_t first_slot(const DecodeGroups& job, std::size_t regular) noexcept {
   return left < kSlotBitmap ? kSlotBitmap : squeezed_slot_bytes(job.bits, job.codes);
 }
 
+// Whether an encoder may have written the section of exponents.
+bool are_exponents(const Exponents& exponents, std::uint64_t elements,
+                   const std::int8_t* parts) noexcept {
+  const auto is_part = [](std::int8_t e) {
+    return e == kZeroPart || e == kAsItIs || (e >= 0 && e <= kMostOfPart);
+  };
+  const auto is_channel = [](std::int8_t e) { return e >= kLeastOfChannel && e <= 0; };
+  return std::all_of(parts, parts + all_parts(exponents, elements), is_part) &&
+         std::all_of(exponents.table, exponents.table + exponents.channels, is_channel);
+}
+
 }  // namespace
 
 std::optional<GroupedSections> read_sections(const Header& header,
@@ -30,7 +42,15 @@ std::optional<GroupedSections> read_sections(const Header& header,
   if (!is_floating(type) || header.elements == 0 || (header.bits == 0 && transformed) ||
       (scaled && !(transformed && has_scaled_groups(header.bits))))
     return std::nullopt;
-  const GroupedLayout layout(type, header.bits, header.elements, transformed);
+  const bool has_near = (header.flags & kFlagNearZero) != 0;
+  Exponents exponents = exponents_of(header);
+  const bool has_exponents = (header.flags & kFlagExponents) != 0;
+  if (has_exponents && (!exponents.any() || header.bits == 0 || has_near ||
+                        header.third_value >> 32 > std::uint64_t{-kLeastOfChannel}))
+    return std::nullopt;
+  if ((header.flags & kFlagZeros) != 0 && (header.bits < 2 || transformed || has_near))
+    return std::nullopt;
+  const GroupedLayout layout(type, header.bits, header.elements, transformed, exponents);
   // Each term is compared before it is added, so no sum can wrap.
   if (layout.codes_offset > header.payload_bytes) return std::nullopt;
   std::size_t left = header.payload_bytes - layout.codes_offset;
@@ -41,10 +61,11 @@ std::optional<GroupedSections> read_sections(const Header& header,
   const std::size_t table_bytes = compacted ? layout.offset_table_bytes() : 0;
   if (table_bytes > left) return std::nullopt;
   left -= table_bytes;
+  if (layout.exponent_bytes > left) return std::nullopt;
+  left -= layout.exponent_bytes;
   if (header.escapes > layout.groups || header.escapes > left / layout.source_bytes_per_group)
     return std::nullopt;
   left -= header.escapes * layout.source_bytes_per_group;
-  const bool has_near = (header.flags & kFlagNearZero) != 0;
   const NearZeroLayout near_layout(layout);
   if (has_near ? header.bits == 0 || near_layout.elements > left : left != 0) return std::nullopt;
   const std::uint8_t* const codes = payload + layout.codes_offset;
@@ -53,8 +74,14 @@ std::optional<GroupedSections> read_sections(const Header& header,
   const std::uint8_t* const near = end - left;
   GroupedSections sections{header, layout,    transformed,
                            scaled, compacted, payload + kHeaderBytes,
-                           codes,  codes_end, codes_end + table_bytes,
-                           {}};
+                           codes,  codes_end, codes_end + table_bytes + layout.exponent_bytes,
+                           {},     {},        {}};
+  if (has_exponents) {
+    sections.parts = reinterpret_cast<const std::int8_t*>(codes_end + table_bytes);
+    exponents.table = sections.parts + all_parts(exponents, header.elements);
+    sections.exponents = exponents;
+    if (!are_exponents(exponents, header.elements, sections.parts)) return std::nullopt;
+  }
   if (has_near)
     sections.near_zero = {near, near + near_layout.offsets, near + near_layout.elements, end};
   return sections;
@@ -87,6 +114,9 @@ bool GroupedSections::block_job(std::size_t block, DecodeGroups* job) const noex
   job->transformed = transformed;
   job->scaled = scaled;
   job->nonce = header.nonce;
+  job->zeros = (header.flags & kFlagZeros) != 0;
+  job->exponents = exponents;
+  if (exponents.any()) job->parts = parts + parts_before(exponents, from);
   return true;
 }
 
@@ -106,6 +136,7 @@ bool GroupedSections::group_job(std::size_t group, DecodeGroups* job) const noex
   }
   job->groups = 1;
   job->tail_elements = 0;
+  if (exponents.any()) job->parts = parts + parts_before(exponents, group);
   return true;
 }
 

@@ -21,6 +21,8 @@ struct GroupedSections {
   const std::uint8_t* codes;
   const std::uint8_t* codes_end;  // block offsets follow if the payload is compacted
   const std::uint8_t* escapes;
+  Exponents exponents;
+  const std::int8_t* parts;
   NearZeroSection near_zero;
 
   // How many groups have 256 elements; a shorter one may follow.

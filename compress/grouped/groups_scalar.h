@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/exponents/lowerer.h"
+#include "compress/exponents/raiser.h"
 #include "compress/grouped/compacted_blocks.h"
 #include "compress/grouped/group_math.h"
 #include "compress/kernels.h"
@@ -105,8 +107,11 @@ Metadata<T> encode_quantised(const EncodeGroups& job, const typename T::Word* wo
     ++result.escaped_groups;
     return kEscape;
   }
-  const bool keep_zero = keeps_zero(minimum, job.bits);
-  if (keep_zero) {
+  const bool between = job.zeros && keeps_zero_between(minimum, maximum);
+  const bool keep_zero = between || keeps_zero(minimum, job.bits);
+  if (between) {
+    plan_zero_kept<T>(minimum, maximum, static_cast<float>(largest_code), &quantiser, &metadata);
+  } else if (keep_zero) {
     float smallest = maximum;
     for (size_t e = 0; e < elements; ++e)
       smallest = values[e] > 0.0f && values[e] < smallest ? values[e] : smallest;
@@ -203,7 +208,7 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
       break;
   }
   if (job.bits == 0) return false;
-  const Dequantiser group = read_group<T>(metadata, job.bits);
+  const Dequantiser group = read_group<T>(metadata, job.bits, job.zeros);
   const unsigned first_code = group.keep_zero ? 1 : 0;
   if (group.dither) {
     uint8_t noise[kGroup];
@@ -236,9 +241,15 @@ bool decode_group(const DecodeGroups& job, size_t elements, const uint8_t* codes
 
 template <class T>
 void encode_plain_groups(const EncodeGroups& job) {
-  for (size_t g = 0; g < job.groups; ++g) encode_group<T>(group_of<T>(job, g, kGroup), kGroup);
-  if (job.tail_elements != 0)
-    encode_group<T>(group_of<T>(job, job.groups, job.tail_elements), job.tail_elements);
+  Raiser<T, Conversions> raiser(job);
+  typename T::Word raised[kGroup];
+  const auto* words = static_cast<const typename T::Word*>(job.source);
+  for (size_t g = 0; g < job.groups + (job.tail_elements != 0 ? 1 : 0); ++g, words += kGroup) {
+    const size_t elements = g < job.groups ? kGroup : job.tail_elements;
+    EncodeGroups one = group_of<T>(job, g, elements);
+    one.source = raiser.next(words, elements, raised);
+    encode_group<T>(one, elements);
+  }
 }
 
 template <class T>
@@ -248,6 +259,7 @@ bool decode_plain_groups(const DecodeGroups& job) {
   const uint8_t* codes = job.codes;
   const size_t regular = 32 * (job.bits == 0 ? 1 : job.bits);
   DecodeGroups one = job;
+  Lowerer<T, Conversions> lowerer(job);
   for (size_t g = 0; g < total; ++g) {
     Metadata<T> metadata;
     one.metadata = static_cast<const uint8_t*>(job.metadata) + g * sizeof metadata;
@@ -264,7 +276,9 @@ bool decode_plain_groups(const DecodeGroups& job) {
     }
     if (left < slot) return false;
     const size_t elements = g < job.groups ? kGroup : job.tail_elements;
-    if (!decode_group<T>(one, elements, from, static_cast<Word*>(job.target) + g * kGroup))
+    Word* const target = static_cast<Word*>(job.target) + g * kGroup;
+    if (!decode_group<T>(one, elements, from, target) ||
+        !lowerer.next(kind_of<T>(metadata), codes, elements, target))
       return false;
     codes += slot;
   }

@@ -97,7 +97,7 @@ EncodeResult frames_in_place(const Request& request, Buffer buffer,
   return keep_raw(request, buffer);
 }
 
-EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Executor& executor,
+EncodeResult grouped_in_place(Request request, Buffer buffer, const Executor& executor,
                               Totals* totals) noexcept {
   const GroupedLayout layout = request.layout();
   if (!request.grouped_pays(layout)) return keep_raw(request, buffer);
@@ -124,13 +124,14 @@ EncodeResult grouped_in_place(const Request& request, Buffer buffer, const Execu
   const std::size_t results_bytes = result_blocks * sizeof(BlockResult);
   const std::size_t sizes_bytes = ceil_divide(layout.blocks, 8) * 8 * sizeof(std::uint64_t);
   const Scratch scratch(results_bytes + sizes_bytes + bounced * slot + metadata_bytes +
-                        escapes * size);
+                        layout.exponent_bytes + escapes * size);
   if (scratch.data() == nullptr) return kDoesNotFit;
   auto* const results = reinterpret_cast<BlockResult*>(scratch.data());
   auto* const slot_bytes = reinterpret_cast<std::uint64_t*>(scratch.data() + results_bytes);
   std::uint8_t* const bounce_codes = scratch.data() + results_bytes + sizes_bytes;
   std::uint8_t* const bounce_metadata = bounce_codes + bounced * slot;
-  std::uint8_t* const kept = bounce_metadata + metadata_bytes;
+  request.parts = reinterpret_cast<std::int8_t*>(bounce_metadata + metadata_bytes);
+  std::uint8_t* const kept = bounce_metadata + metadata_bytes + layout.exponent_bytes;
 
   std::size_t kept_groups = 0;
   for (std::size_t first = 0; first < layout.groups;) {

@@ -3,6 +3,8 @@
 // kernels.h.
 #pragma once
 
+#include "compress/exponents/lowerer.h"
+#include "compress/exponents/raiser.h"
 #include "compress/functions/function_kernels.h"
 #include "compress/grouped/compacted_blocks.h"
 #include "compress/kernels.h"
@@ -13,18 +15,26 @@ namespace {
 
 template <class T>
 void encode_groups(const EncodeGroups& job) {
-  if (!job.transformed) return encode_plain_groups<T>(job);
-  encode_transformed<T, Planes, Conversions>(job, encode_plain_groups<Float32>);
+  const uint32_t escaped = job.result->escaped_groups;
+  if (job.transformed)
+    encode_transformed<T, Planes, Conversions>(job, encode_plain_groups<Float32>);
+  else
+    encode_plain_groups<T>(job);
+  if (job.exponents.any() && job.result->escaped_groups != escaped) clear_escaped_parts<T>(job);
 }
 template <class T>
 bool decode_groups(const DecodeGroups& job) {
-  if (!job.transformed) return decode_plain_groups<T>(job);
-  return decode_transformed<T, Planes, Conversions>(job, decode_plain_groups<Float32>);
+  DecodeGroups one = job;
+  if (job.exponents.any() && !has_lowered(job)) one.exponents = {};
+  one.stream = job.stream && !one.exponents.any();  // results are read again
+  if (one.transformed)
+    return decode_transformed<T, Planes, Conversions>(one, decode_plain_groups<Float32>);
+  return decode_plain_groups<T>(one);
 }
 template <class T>
 size_t count_escapes(const EncodeGroups& job) {
-  if (!job.transformed) return count_plain_escapes<T>(job);
-  return count_transformed_escapes<T, Planes, Conversions>(job, encode_plain_groups<Float32>);
+  if (!job.transformed && !job.exponents.any()) return count_plain_escapes<T>(job);
+  return count_by_encoding<T>(job, encode_groups<T>);
 }
 
 constexpr Kernels kTable = {

@@ -48,6 +48,10 @@ struct Simd {
   static F min(F a, F b) { return _mm256_min_ps(a, b); }
   static F max(F a, F b) { return _mm256_max_ps(a, b); }
   // a > b ? above : otherwise
+  // `other` where a is not b.
+  static F choose_other(F a, F b, F other, F otherwise) {
+    return _mm256_blendv_ps(otherwise, other, _mm256_cmp_ps(a, b, _CMP_NEQ_UQ));
+  }
   static F choose_above(F a, F b, F above, F otherwise) {
     return _mm256_blendv_ps(otherwise, above, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
   }

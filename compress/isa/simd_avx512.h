@@ -52,6 +52,10 @@ struct Simd {
   static F min(F a, F b) { return _mm512_min_ps(a, b); }
   static F max(F a, F b) { return _mm512_max_ps(a, b); }
   // a > b ? above : otherwise
+  // `other` where a is not b.
+  static F choose_other(F a, F b, F other, F otherwise) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ), otherwise, other);
+  }
   static F choose_above(F a, F b, F above, F otherwise) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), otherwise, above);
   }

@@ -23,19 +23,22 @@ inline void load_eight(const float* from, Eight* to) { memcpy(to, from, sizeof *
 inline void store_eight(float* to, const Eight& from) { memcpy(to, &from, sizeof from); }
 
 // Flips signs: element e by bit e mod 32 of word e / 32 of the group's two sign calls.
-inline void flip_signs(uint64_t nonce, uint64_t group, float* values) {
+inline void flip_signs(uint64_t nonce, uint64_t group, const float* from, float* to) {
   uint32_t words[8];
   for (uint32_t call = 0; call < 2; ++call) {
     const PhiloxWords four = philox(nonce, group, kSignCall + call);
     memcpy(words + 4 * call, four.word, sizeof four.word);
   }
-  const EightBits to_sign = {7, 6, 5, 4, 3, 2, 1, 0};
-  for (size_t i = 0; i < kEights; ++i) {
-    const uint32_t byte = words[i / 4] >> (8 * (i % 4)) << 24;
-    EightBits bits;
-    memcpy(&bits, values + 8 * i, sizeof bits);
-    bits ^= ((EightBits{} + byte) << to_sign) & 0x8000'0000u;
-    memcpy(values + 8 * i, &bits, sizeof bits);
+  const EightBits to_sign = {31, 30, 29, 28, 27, 26, 25, 24};  // of the lowest byte
+  for (size_t i = 0; i < kEights; i += 4) {
+    const EightBits word = EightBits{} + words[i / 4];
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < 4; ++j) {
+      EightBits bits;
+      memcpy(&bits, from + 8 * (i + j), sizeof bits);
+      bits ^= (word << (to_sign - 8 * j)) & 0x8000'0000u;
+      memcpy(to + 8 * (i + j), &bits, sizeof bits);
+    }
   }
 }
 
@@ -96,8 +99,8 @@ inline void transpose(Eight* v) {
 
 #undef PLEAT_SHUFFLE
 
-// Butterflies of elements 8, 16, 32, 64, 128 apart, then times `scale`.
-inline void far_butterflies(float* values, float scale) {
+// Butterflies of elements 8, 16, 32, 64, 128 apart, then times `scale`, into `to`.
+inline void far_butterflies(float* values, float scale, float* to) {
   Eight v[8];
   for (size_t from = 0; from < kRotated; from += 64) {  // 8, 16, 32
 #pragma GCC unroll 8
@@ -111,7 +114,7 @@ inline void far_butterflies(float* values, float scale) {
     for (size_t i = 0; i < 4; ++i) load_eight(values + from + 64 * i, &v[i]);
     butterflies<4>(v);
 #pragma GCC unroll 4
-    for (size_t i = 0; i < 4; ++i) store_eight(values + from + 64 * i, v[i] * scale);
+    for (size_t i = 0; i < 4; ++i) store_eight(to + from + 64 * i, v[i] * scale);
   }
 }
 
@@ -119,7 +122,7 @@ inline void far_butterflies(float* values, float scale) {
 // elements 128, 64 and 32 apart instead, with interleaved results; so the coefficients have their
 // own order.
 inline void rotate(uint64_t nonce, uint64_t group, float* values) {
-  flip_signs(nonce, group, values);
+  flip_signs(nonce, group, values, values);
   float other[kRotated];
   for (size_t from = 0; from < 32; from += 8) {
     Eight v[8];
@@ -130,11 +133,10 @@ inline void rotate(uint64_t nonce, uint64_t group, float* values) {
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) store_eight(other + 8 * (from + i), v[i]);
   }
-  far_butterflies(other, 0.0625f);
-  memcpy(values, other, sizeof other);
+  far_butterflies(other, 0.0625f, values);
 }
 inline void rotate_back(uint64_t nonce, uint64_t group, float* values) {
-  far_butterflies(values, 1.0f);
+  far_butterflies(values, 1.0f, values);
   float other[kRotated];
   for (size_t from = 0; from < 32; from += 8) {
     Eight v[8];
@@ -145,8 +147,7 @@ inline void rotate_back(uint64_t nonce, uint64_t group, float* values) {
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) store_eight(other + from + 32 * i, v[i] * 0.0625f);
   }
-  memcpy(values, other, sizeof other);
-  flip_signs(nonce, group, values);
+  flip_signs(nonce, group, other, values);
 }
 
 }  // namespace

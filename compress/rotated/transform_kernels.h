@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compress/exponents/lowerer.h"
+#include "compress/exponents/raiser.h"
 #include "compress/grouped/group_math.h"
 #include "compress/kernels.h"
 #include "compress/rotated/rotation.h"
@@ -30,14 +32,8 @@ bool for_each_run(unsigned bits, size_t count, Body&& body) {
 // float16 NaNs have no such pattern.
 template <class T>
 bool keeps_patterns(const typename T::Word* words, size_t elements) {
-  size_t other = 0;
-  for (size_t e = 1; e < elements; ++e) {
-    if (words[e] == words[0]) continue;
-    if (other == 0)
-      other = e;
-    else if (words[e] != words[other])
-      return false;
-  }
+  size_t other;
+  if (!has_few_patterns(words, elements, &other)) return false;
   return T::kType != 2 || (T::to_float(words[0]) == T::to_float(words[0]) &&
                            T::to_float(words[other]) == T::to_float(words[other]));
 }
@@ -67,8 +63,12 @@ void encode_unrotated(const EncodeGroups& job, const typename T::Word* words, si
 // metadata are those of float32 groups.
 template <class T, class Planes, class Conversions>
 void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGroups& job)) {
+  using Word = typename T::Word;
   alignas(64) float values[kAtOnce * kRotated];
-  const auto* const source = static_cast<const typename T::Word*>(job.source);
+  alignas(64) Word raised[kAtOnce * kRotated];
+  const Word* words[kAtOnce];
+  Raiser<T, Conversions> raiser(job);
+  const auto* const source = static_cast<const Word*>(job.source);
   auto* const metadata = static_cast<Metadata<Float32>*>(job.metadata);
   const size_t slot = 32 * job.bits;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
@@ -76,11 +76,11 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
     const size_t count = total - base < kAtOnce ? total - base : kAtOnce;
     unsigned rotated = 0, scaled = 0;
     for (size_t g = 0; g < count; ++g) {
-      const auto* const words = source + (base + g) * kRotated;
       const size_t elements = base + g < job.groups ? kRotated : job.tail_elements;
+      words[g] = raiser.next(source + (base + g) * kRotated, elements, raised + g * kRotated);
       float* const group = values + g * kRotated;
-      const bool keep = keeps_patterns<T>(words, elements);
-      Conversions::template to_floats<T>(words, elements, group);
+      const bool keep = keeps_patterns<T>(words[g], elements);
+      Conversions::template to_floats<T>(words[g], elements, group);
       for (size_t e = elements; e < kRotated; ++e) group[e] = keep ? group[0] : 0.0f;
       if (keep) continue;
       rotated |= 1u << g;
@@ -102,6 +102,7 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
       some.codes = job.codes + (base + from) * slot;
       some.transformed = some.scaled = false;
       some.never_wide = true;
+      some.exponents = {};
       encode(some);
       return true;
     });
@@ -128,30 +129,10 @@ void encode_transformed(const EncodeGroups& job, void (*encode)(const EncodeGrou
       one.first_group = job.first_group + base + g;
       one.metadata = metadata + base + g;
       one.codes = job.codes + (base + g) * slot;
-      encode_unrotated<T, Conversions>(one, source + (base + g) * kRotated,
+      encode_unrotated<T, Conversions>(one, words[g],
                                        base + g < job.groups ? kRotated : job.tail_elements);
     }
   }
-}
-
-template <class T, class Planes, class Conversions>
-size_t count_transformed_escapes(const EncodeGroups& job, void (*encode)(const EncodeGroups& job)) {
-  Metadata<Float32> metadata;
-  uint8_t codes[kRotated];  // of any width
-  BlockResult result{};
-  if (job.bits >= kFewestWideBits && job.widest_step == kLargestFinite) return 0;
-  EncodeGroups one = job;
-  one.metadata = &metadata;
-  one.codes = codes;
-  one.result = &result;
-  for (size_t g = 0; g * kRotated < job.groups * kRotated + job.tail_elements; ++g) {
-    one.source = static_cast<const typename T::Word*>(job.source) + g * kRotated;
-    one.first_group = job.first_group + g;
-    one.groups = g < job.groups ? 1 : 0;
-    one.tail_elements = g < job.groups ? 0 : job.tail_elements;
-    encode_transformed<T, Planes, Conversions>(one, encode);
-  }
-  return result.escaped_groups;
 }
 
 // As encode_transformed().
@@ -163,6 +144,7 @@ bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGrou
   const size_t regular = 32 * job.bits;
   const size_t total = job.groups + (job.tail_elements != 0 ? 1 : 0);
   const uint8_t* codes = job.codes;
+  Lowerer<T, Conversions> lowerer(job);
   for (size_t base = 0; base < total; base += kAtOnce) {
     const size_t count = total - base < kAtOnce ? total - base : kAtOnce;
     Metadata<Float32> words[kAtOnce];
@@ -186,6 +168,7 @@ bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGrou
       some.groups = to - from;
       some.tail_elements = 0;
       some.transformed = some.scaled = some.stream = false;
+      some.exponents = {};
       some.target = values + from * kRotated;
       return decode(some);
     });
@@ -199,6 +182,7 @@ bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGrou
         memcpy(&index, slots[g], sizeof index);
         if (index >= job.escape_count) return false;
         memcpy(target, job.escapes + index * (kRotated * sizeof(Word)), elements * sizeof(Word));
+        lowerer.next(kind, nullptr, elements, target);
         continue;
       }
       float* const group = values + g * kRotated;
@@ -215,6 +199,7 @@ bool decode_transformed(const DecodeGroups& job, bool (*decode)(const DecodeGrou
         }
       }
       Conversions::template from_floats<T>(group, elements, target);
+      lowerer.next(kind, nullptr, elements, target);
     }
   }
   return true;

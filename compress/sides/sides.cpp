@@ -42,9 +42,10 @@ Sides sides_beside_values(const Sides& sides, ElementType type) noexcept {
           test.last};
 }
 
-bool keeps_sides(const Span& source, unsigned bits, const Sides& sides,
+bool keeps_sides(const Span& source, const CodecSpec& codec, const Sides& sides,
                  const Executor& executor) noexcept {
-  if (supported_bits(bits) < 2 || (is_low_bound(sides.low) && sides.low != 0) ||
+  if (supported_bits(codec.bits) < 2 || codec.transform != Transform::kNone ||
+      codec.exponents.any() || (is_low_bound(sides.low) && sides.low != 0) ||
       (is_high_bound(sides.high) && sides.high != 0))
     return false;
   // Zeros and positive values keep their sides of zero. NaN is exact.

@@ -16,10 +16,10 @@ namespace pleat::compress {
 // elements are on one side. The side of NaN is not kept: quantised groups hold none.
 [[nodiscard]] Sides sides_beside_values(const Sides& sides, ElementType type) noexcept;
 
-// True if may_leave_side() (block/group_steps.h) would be false for the span, quantised at `bits`
-// and not transformed. Reads the elements, until one shows that it might be true. Says no to bounds
-// other than zero.
-[[nodiscard]] bool keeps_sides(const Span& source, unsigned bits, const Sides& sides,
+// True if may_leave_side() (block/group_steps.h) would be false for the span, coded so. Reads the
+// elements, until one shows that it might be true. Says no to bounds other than zero, to transforms
+// and to exponents: a small element that is divided once restored may become zero.
+[[nodiscard]] bool keeps_sides(const Span& source, const CodecSpec& codec, const Sides& sides,
                                const Executor& executor) noexcept;
 
 // Moves each element of `target` that is on another side than `payload` (of kSides) says to the

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "tests/compress/exponent_reference.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -61,6 +62,7 @@ struct Payload {
   ElementType type;
   unsigned bits;
   std::uint64_t elements, nonce;
+  bool zeros;  // groups of both signs keep them
   std::size_t size() const { return element_size(type); }
 };
 
@@ -116,8 +118,9 @@ void restore_quantised(const Payload& from, std::size_t group, std::uint64_t w0,
     const double mantissa = 1 + static_cast<double>(w1 % (1u << digits) / 2 * 2) / scale;
     step = static_cast<float>(std::ldexp(mantissa, static_cast<int>(w1 >> digits) - bias));
   }
-  const bool zero_kept = w1 % 2 == 1 && anchor > 0;
-  const bool mirrored = w1 % 2 == 1 && !zero_kept;
+  const bool mirrored = w1 % 2 == 1 && anchor <= 0;
+  const bool zero_kept =
+      (w1 % 2 == 1 && anchor > 0) || (from.zeros && !wide && !mirrored && anchor < 0);
   const float signed_step = mirrored ? -step : step;
   const float smallest =
       from.type == ElementType::kFloat16 ? std::ldexp(1.0f, -24) : std::ldexp(1.0f, -126);
@@ -179,6 +182,22 @@ void restore_near_zero(const Payload& from, std::size_t at, unsigned char* to) {
   require(elements + next == from.bytes.size(), "a section with more than its elements");
 }
 
+// The exponents of the header, and the bytes of parts. `at`: where their section begins.
+ReferenceExponents exponents_of(const Payload& from, std::size_t at,
+                                std::vector<std::int8_t>* parts, std::size_t* section) {
+  ReferenceExponents exponents{number(from.bytes, 40, 4), number(from.bytes, 44, 4), {}, 0};
+  require(exponents.row != 0 && exponents.inner != 0, "no row");
+  const std::size_t count = part_ends(exponents.row, from.elements).size();
+  const std::size_t channels = number(from.bytes, 56, 8);
+  for (std::size_t i = 0; i < count + channels; ++i)
+    (i < count ? *parts : exponents.table)
+        .push_back(static_cast<std::int8_t>(number(from.bytes, at + i, 1)));
+  *section = up_to_64(count + channels);
+  for (std::size_t i = count + channels; i < *section; ++i)
+    require(number(from.bytes, at + i, 1) == 0, "padding");
+  return exponents;
+}
+
 void restore_groups(const Payload& from, unsigned flags, std::size_t code_bytes,
                     unsigned char* to) {
   const std::size_t size = from.size(), groups = (from.elements + 255) / 256;
@@ -187,7 +206,11 @@ void restore_groups(const Payload& from, unsigned flags, std::size_t code_bytes,
   const std::size_t slot = 32 * (from.bits == 0 ? 1 : from.bits);
   const std::size_t blocks = (groups + 63) / 64;
   const bool compacted_any = (flags & 1) != 0;
-  const std::size_t escapes = codes + code_bytes + (compacted_any ? 8 * blocks : 0);
+  std::size_t escapes = codes + code_bytes + (compacted_any ? 8 * blocks : 0), section = 0;
+  ReferenceExponents exponents;
+  std::vector<std::int8_t> parts;
+  if ((flags & 64) != 0) exponents = exponents_of(from, escapes, &parts, &section);
+  escapes += section;
   const std::uint64_t sign = std::uint64_t{1} << (8 * size - 1);
   for (std::size_t block = 0; block < blocks; ++block) {
     const std::size_t last = std::min(groups, (block + 1) * 64);
@@ -237,6 +260,7 @@ void restore_groups(const Payload& from, unsigned flags, std::size_t code_bytes,
       }
     }
   }
+  if ((flags & 64) != 0) lower_elements(from.type, parts, exponents, from.elements, to);
 }
 
 // ---- one span ----
@@ -265,8 +289,12 @@ Buffer restore_integers(const Payload& from) {
 
 Buffer reference_span(const Buffer& payload) {
   require(number(payload, 0, 4) == 0x31544C50 && number(payload, 4, 2) == 4, "no payload");
-  const Payload from{payload, static_cast<ElementType>(payload[7]), payload[8],
-                     number(payload, 16, 8), number(payload, 24, 8)};
+  const Payload from{payload,
+                     static_cast<ElementType>(payload[7]),
+                     payload[8],
+                     number(payload, 16, 8),
+                     number(payload, 24, 8),
+                     (payload[9] & 128) != 0};
   require(number(payload, 32, 8) == payload.size(), "not as long as it says");
   const unsigned kind = payload[6], flags = payload[9];
   Buffer out(from.elements * from.size());

@@ -127,6 +127,86 @@ std::vector<unsigned char> floats(int kind, ElementType type, std::size_t elemen
   return bytes;
 }
 
+namespace {
+
+// Rows of five sizes, zeros among them, and some that hold NaN, Inf or one value; a channel of each
+// 16 is larger than the others.
+std::vector<unsigned char> rows(ElementType type, std::size_t elements, std::size_t row,
+                                std::size_t inner, std::uint64_t seed) {
+  Random random(seed);
+  const std::size_t size = element_size(type);
+  std::vector<unsigned char> bytes(elements * size);
+  constexpr float kScales[] = {1.0f, 0.01f, 0.0f, 1.0f / 1024, -1.0f, 0.3f};
+  for (std::size_t e = 0; e < elements; ++e) {
+    const std::size_t r = e / row;
+    float x = random.bell() * kScales[r % 6];
+    if (e / inner % 16 == 3) x *= 20.0f;
+    if (e / 256 % 9 == 4) x = e % 3 == 0 ? 1.5f : 0.0f;
+    if (r % 23 == 7 && e % 16 == 5) x = e % 32 == 5 ? kInfinite : -kInfinite;
+    if (r % 23 == 8 && e % 16 == 5) x = float_of(0x7FC00000);
+    const std::uint32_t word = word_of(type, x);
+    std::memcpy(bytes.data() + e * size, &word, size);  // little endian
+  }
+  return bytes;
+}
+
+// Entries for up to 4096 channels.
+const std::int8_t* exponent_table() {
+  static const std::vector<std::int8_t> table = [] {
+    std::vector<std::int8_t> entries(4096);
+    for (std::size_t c = 0; c < entries.size(); ++c)
+      entries[c] = static_cast<std::int8_t>(c % 16 == 3 ? -4 : c % 101 == 100 ? -30 : 0);
+    return entries;
+  }();
+  return table.data();
+}
+
+using Add =
+    std::function<void(const std::string&, ElementType, CodecSpec, std::vector<unsigned char>)>;
+
+void add_exponents(const Add& add) {
+  struct Shape {
+    const char* what;
+    std::uint32_t row, channels, inner;
+  };
+  constexpr Shape kShapes[] = {{"row24", 24, 0, 1},
+                               {"row64-table", 64, 64, 1},
+                               {"row300", 300, 0, 1},
+                               {"row1024-table", 1024, 1024, 1},
+                               {"map", 784, 16, 49}};
+  const std::size_t elements = 256 * 66 + 57;
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    for (const unsigned bits : {1u, 2u, 3u, 4u, 6u, 8u}) {
+      for (std::size_t i = 0; i < std::size(kShapes); ++i) {
+        const Shape& shape = kShapes[i];
+        CodecSpec spec;
+        spec.bits = static_cast<std::uint8_t>(bits);
+        spec.escape_64ths = 64;
+        spec.exponents = {shape.row, shape.channels, shape.inner,
+                          shape.channels == 0 ? nullptr : exponent_table()};
+        spec.zeros = bits >= 2 && (bits + i) % 2 == 0;
+        if ((bits + i) % 3 == 0) spec.transform = Transform::kHadamard;
+        if (bits <= 2 && i == 3) spec.transform = Transform::kHadamardScaled;
+        add("exponents/" + std::to_string(bits) + "bits/" + shape.what +
+                (spec.transform != Transform::kNone ? "/rotated"
+                 : spec.zeros                       ? "/zeros"
+                                                    : ""),
+            type, spec, rows(type, elements, shape.row, shape.inner, 31 * bits + i));
+      }
+    }
+    for (const unsigned bits : {2u, 4u, 8u}) {
+      CodecSpec spec;
+      spec.bits = static_cast<std::uint8_t>(bits);
+      spec.zeros = true;
+      add("zeros/" + std::to_string(bits) + "bits", type, spec,
+          floats(5, type, elements, 500 + bits));
+    }
+  }
+}
+
+}  // namespace
+
 std::string hash_of(const std::vector<unsigned char>& bytes) {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001B3;
@@ -200,6 +280,7 @@ std::vector<Case> cases() {
   raw.bits = 4;
   raw.force_raw = true;
   add("forced-raw", ElementType::kFloat16, raw, floats(0, ElementType::kFloat16, 777, 3));
+  add_exponents(add);
   return all;
 }
 
@@ -225,6 +306,7 @@ Backend library_backend() {
 }
 
 DevicePayload device_payload(const Case& input) {
+  if (input.spec.exponents.any() || input.spec.zeros) return {DeviceForm::kNone, {}};
   if (is_floating(input.type) && !input.spec.force_raw && !input.spec.sides.any()) {
     auto grouped = test::fixed_payload(input.type, input.spec.bits, input.spec.transform,
                                        input.elements, kNonce, input.source.data());

@@ -27,7 +27,8 @@ TEST(Golden, CoversEveryKindOfPayload) {
     kinds.insert(payload[6]);
     kinds.insert(100 + payload[9]);  // flags
   }
-  for (const int kind : {0, 1, 2, 3, 4, 5, 100 + 4, 100 + 5, 100 + 2, 100 + 12, 100 + 13, 100 + 28})
+  for (const int kind : {0, 1, 2, 3, 4, 5, 100 + 4, 100 + 5, 100 + 2, 100 + 12, 100 + 13, 100 + 28,
+                         100 + 68, 100 + 69, 100 + 76, 100 + 196, 100 + 92, 100 + 133})
     EXPECT_EQ(kinds.count(kind), 1u) << kind;
 }
 

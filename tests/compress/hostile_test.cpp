@@ -1,7 +1,9 @@
 // Damaged payloads. The promise is about memory: run under -fsanitize=address,undefined to hold it.
 #include <algorithm>
 
+#include "compress/format.h"
 #include "compress/sides/sides.h"
+#include "tests/compress/exponent_support.h"
 #include "tests/compress/support.h"
 
 namespace pleat::compress::test {
@@ -11,6 +13,30 @@ struct Sample {
   std::vector<unsigned char> payload;
   std::size_t bytes;
 };
+
+// Parts of rows, tables of channels and kept zeros; some compacted, rotated or with escaped groups.
+std::vector<Sample> samples_with_exponents() {
+  std::mt19937_64 random(seed());
+  std::vector<Sample> all;
+  for (const ElementType type : kFloatTypes) {
+    for (const std::size_t row : {24, 300}) {
+      for (unsigned kind = 0; kind < 5; ++kind) {
+        const ReferenceExponents exponents{
+            row, 1, kind % 2 == 0 ? std::vector<std::int8_t>{} : random_table(row, random)};
+        CodecSpec spec = spec_of(kind == 4 ? 2 : kWidths[random() % 6], exponents);
+        spec.transform = kind == 3 ? Transform::kHadamard : Transform::kNone;
+        spec.zeros = kind == 2;
+        spec.compact = kind != 4;
+        spec.escape_64ths = 64;
+        const Bytes source =
+            rows_of_all_sorts(type, 256 * (kind == 1 ? 66 : 4) + 31, row, row, random);
+        all.push_back({encode_with(source, type, spec).payload, source.size()});
+        EXPECT_NE(all.back().payload.at(9) & 64, 0);
+      }
+    }
+  }
+  return all;
+}
 
 std::vector<Sample> samples() {
   std::mt19937_64 random(seed());
@@ -86,6 +112,7 @@ std::vector<Sample> samples() {
       all.push_back({payload, source.size()});
     }
   }
+  for (Sample& sample : samples_with_exponents()) all.push_back(std::move(sample));
   std::vector<unsigned char> flags(3001);
   for (auto& flag : flags) flag = random() & 1;
   all.push_back({encode_span(flags.data(), 3001, ElementType::kBool, 0).payload, 3001});
@@ -221,6 +248,128 @@ TEST(Hostile, OfWidthsOnlyThoseOfTheFormatAreRead) {
           EXPECT_EQ(inspect(payload.data(), payload.size(), &info), Status::kCorrupt) << claimed;
         }
       }
+    }
+  }
+}
+
+TEST(Hostile, ExponentsOutOfRangeAreRefused) {
+  std::mt19937_64 random(seed());
+  const std::size_t row = 40, elements = 256 * 3 + 30, bytes = elements * 4;
+  const Bytes source = make(ElementType::kFloat32, elements, [&](std::size_t e) {
+    return e / row % 5 == 2 ? 0.0 : std::normal_distribution<double>()(random) + 0.01;
+  });
+  const ReferenceExponents exponents{row, 1, random_table(row, random), 0};
+  CodecSpec spec = spec_of(4, exponents);
+  spec.compact = false;
+  const auto good = encode_with(source, ElementType::kFloat32, spec).payload;
+  const std::size_t parts = part_ends(row, elements).size();
+  const std::size_t section = good.size() - (parts + row + 63) / 64 * 64;
+  const auto status_of = [&](const auto& damage) {
+    auto payload = good;
+    damage(payload);
+    Status first = Status::kOk;
+    for (const Path& path : paths()) {
+      const UsePath use(path);
+      bool guarded = true;
+      const Status status = decode_exactly(payload, bytes, &guarded);
+      EXPECT_TRUE(guarded) << path.name;
+      if (path.table == &kScalarKernels) first = status;
+      EXPECT_EQ(status, first) << path.name;
+    }
+    return first;
+  };
+  using Payload = std::vector<unsigned char>;
+  EXPECT_EQ(status_of([](Payload&) {}), Status::kOk);
+  std::size_t zero_parts = 0;
+  for (std::size_t part = 0; part < parts; ++part) {
+    for (int byte = -128; byte < 128; byte += part == 3 ? 1 : 31) {
+      const bool zeros = byte == -128 && static_cast<signed char>(good[section + part]) != -128;
+      const bool refused = (byte > -127 && byte < 0) || byte > 120 || zeros;
+      EXPECT_EQ(
+          status_of([&](Payload& p) { p[section + part] = static_cast<unsigned char>(byte); }),
+          refused ? Status::kCorrupt : Status::kOk)
+          << part << " " << byte;
+    }
+    zero_parts += good[section + part] == 128;
+  }
+  EXPECT_GT(zero_parts, 3u);
+  for (int byte = -128; byte < 128; ++byte)
+    EXPECT_EQ(
+        status_of([&](Payload& p) { p[section + parts + 7] = static_cast<unsigned char>(byte); }),
+        byte < -30 || byte > 0 ? Status::kCorrupt : Status::kOk)
+        << byte;
+  const auto header = [&](std::size_t at, std::uint32_t value) {
+    return status_of([&](Payload& p) { std::memcpy(&p[at], &value, 4); });
+  };
+  for (const std::uint32_t number : {0u, ~0u, 1u, 3u, 0x8000'0000u}) {
+    if (number != ~0u && number != 0x8000'0000u) {  // rows of a single part, a table that fits
+      EXPECT_EQ(header(40, number), Status::kCorrupt) << number;
+    }
+    EXPECT_EQ(header(44, number) == Status::kOk, number != 0) << number;  // any channel will do
+    EXPECT_EQ(header(60, number) == Status::kOk, number == 0) << number;
+  }
+  for (const std::uint32_t channels : {104u, 4000u, ~0u, 0x8000'0000u})
+    EXPECT_EQ(header(56, channels), Status::kCorrupt) << channels;
+  for (const unsigned flag : {16u, 32u})
+    EXPECT_EQ(status_of([&](Payload& p) { p[9] ^= flag; }), Status::kCorrupt) << flag;
+  EXPECT_EQ(status_of([&](Payload& p) { p[9] ^= 64; }), Status::kCorrupt);
+  EXPECT_EQ(status_of([&](Payload& p) { p[8] = 0; }), Status::kCorrupt);
+}
+
+TEST(Hostile, KeptZerosOfOtherFormsAreRefused) {
+  const Bytes source = make(ElementType::kFloat32, 1000, [](std::size_t e) {
+    return e % 90 == 0 ? 0 : std::sin(double(e)) - 5;
+  });
+  for (const unsigned bits : {1u, 4u}) {
+    for (const Transform transform : {Transform::kNone, Transform::kHadamard}) {
+      for (const bool near_zero : {false, true}) {
+        CodecSpec spec = spec_of(bits, {});
+        spec.transform = transform;
+        spec.near_zero = near_zero;
+        auto payload = encode_with(source, ElementType::kFloat32, spec).payload;
+        ASSERT_FALSE(payload.empty());
+        ASSERT_EQ(payload[6], 1);
+        payload[9] |= 128;
+        bool guarded = true;
+        const bool fits = bits >= 2 && transform == Transform::kNone && !near_zero;
+        EXPECT_EQ(decode_exactly(payload, source.size(), &guarded),
+                  fits ? Status::kOk : Status::kCorrupt);
+        EXPECT_TRUE(guarded);
+      }
+    }
+  }
+}
+
+// An exponent of any value gives finite elements, or those that codes say.
+TEST(Hostile, ExponentsOfAnyValueKeepElementsFinite) {
+  std::mt19937_64 random(seed());
+  for (const ElementType type : kFloatTypes) {
+    const std::size_t row = 24, elements = 256 * 9 + 5;
+    const Bytes source = make(type, elements, [&](std::size_t e) {
+      return (type == ElementType::kFloat16 ? 6e4 : 3e38) * std::sin(double(e)) *
+             std::pow(0.1, double(e / row % 4));
+    });
+    const ReferenceExponents exponents{row, 1, random_table(row, random), 0};
+    CodecSpec spec = spec_of(4, exponents);
+    spec.compact = false;
+    const auto good = encode_with(source, type, spec).payload;
+    const std::size_t parts = part_ends(row, elements).size();
+    const std::size_t section = good.size() - (parts + row + 63) / 64 * 64;
+    for (int trial = 0; trial < 20; ++trial) {
+      auto payload = good;
+      for (std::size_t i = 0; i < parts; ++i)
+        payload[section + i] = static_cast<unsigned char>(random() % 9 == 0 ? 129 : random() % 121);
+      for (std::size_t i = 0; i < row; ++i)
+        payload[section + parts + i] = static_cast<unsigned char>(-int(random() % 31));
+      std::vector<unsigned char> first;
+      for (const Path& path : paths()) {
+        const UsePath use(path);
+        const auto restored = decode_span(payload, source.size());
+        if (first.empty()) first = restored;
+        ASSERT_TRUE(restored == first) << path.name;
+      }
+      for (std::size_t e = 0; e < elements; ++e)
+        ASSERT_TRUE(std::isfinite(value_at(type, first.data(), e)));
     }
   }
 }

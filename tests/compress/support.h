@@ -370,6 +370,22 @@ inline std::vector<unsigned char> decode_span(const std::vector<unsigned char>& 
   return {target.data(), target.data() + bytes};
 }
 
+// A number that some nonces show, and how sure it is.
+struct Mean {
+  double value = 0, deviation = 0;
+};
+template <class Sample>
+Mean mean_of(std::size_t nonces, const Sample& sample) {
+  double sum = 0, squares = 0;
+  const double n = double(nonces);
+  for (std::size_t i = 0; i < nonces; ++i) {
+    const double x = sample(i);
+    sum += x / n;
+    squares += x * x / n;
+  }
+  return {sum, std::sqrt(std::max(0.0, squares - sum * sum) / (n - 1))};
+}
+
 // A figure against its bar, for --gtest_output=json to tell.
 inline void expect_at_most(const std::string& name, double seen, double bar) {
   testing::Test::RecordProperty(name, std::to_string(seen));

@@ -135,7 +135,7 @@ TEST(Noise, ScaledLevelsTakeItToAFifthAndAHalfAtFewBits) {
 TEST(Transform, IsTheWalshHadamardTransformWithRandomSigns) {
   float signs[256];
   for (float& sign : signs) sign = 1;
-  flip_signs(77, 5, signs);
+  flip_signs(77, 5, signs, signs);
   int negative = 0;
   for (const float sign : signs) negative += sign < 0;
   EXPECT_GT(negative, 80);

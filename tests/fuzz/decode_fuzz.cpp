@@ -35,6 +35,37 @@ void make_sides(Input& input, unsigned selector, Header& header) {
     *words &= 0x0000'FFFF'0000'FFFF;  // of 16 bits each
 }
 
+// Gives a grouped header exponents, and takes flags away that are refused with them. One in eight
+// keeps those.
+void make_exponents(Input& input, Header& header) {
+  if ((header.flags & kFlagExponents) != 0) {
+    const auto row = static_cast<std::uint32_t>(input.take(2));
+    const auto channels = static_cast<std::uint32_t>(input.take(1) % 128 * 5);
+    write_exponents({row, channels, static_cast<std::uint32_t>(input.take(1)), nullptr}, &header);
+  }
+  if (header.nonce % 8 == 7) return;
+  if ((header.flags & kFlagExponents) != 0) {
+    header.flags &= static_cast<std::uint8_t>(~kFlagNearZero);
+    header.bits = std::max<std::uint8_t>(header.bits, 1);
+    if (!exponents_of(header).any()) write_exponents({24, 0, 1, nullptr}, &header);
+  }
+  if ((header.flags & (kFlagTransformed | kFlagNearZero)) != 0 || header.bits < 2)
+    header.flags &= static_cast<std::uint8_t>(~kFlagZeros);
+}
+
+// Bytes of parts and a table that are in range.
+void put_into_range(const Exponents& exponents, std::uint64_t elements, std::uint8_t* section) {
+  const std::uint64_t parts = all_parts(exponents, elements);
+  for (std::uint64_t i = 0; i < parts + exponents.channels; ++i) {
+    const unsigned byte = section[i];
+    const int value = i >= parts   ? -static_cast<int>(byte % 31)
+                      : byte < 192 ? static_cast<int>(byte % 121)
+                      : byte < 250 ? kAsItIs
+                                   : kZeroPart;
+    section[i] = static_cast<std::uint8_t>(value);
+  }
+}
+
 // The payload lies at the end of a block of its own, so that the first byte beyond is caught.
 std::vector<std::uint8_t> with_header(Shape shape, Input input) {
   Header header;
@@ -46,12 +77,13 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
       header.kind = static_cast<std::uint8_t>(PayloadKind::kGrouped);
       header.type = static_cast<std::uint8_t>(selector % 3);
       header.bits = static_cast<std::uint8_t>(supported_bits(selector / 3 % 9));
-      header.flags = static_cast<std::uint8_t>(input.take(1) & kKnownFlags);
+      header.flags = static_cast<std::uint8_t>(input.take(1));
       if ((header.flags & kFlagScaled) != 0) {  // means nothing without these
         header.flags |= kFlagTransformed;
         header.bits = static_cast<std::uint8_t>(1 + header.bits % 2);
       }
       header.escapes = static_cast<std::uint32_t>(input.take(1));
+      make_exponents(input, header);
       break;
     case Shape::framed:
       header.kind = static_cast<std::uint8_t>(PayloadKind::kFramed);
@@ -67,15 +99,16 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
       break;
   }
   const auto type = static_cast<ElementType>(header.type);
-  std::size_t body = input.size, near_zero = 0;
+  const Exponents exponents = shape == Shape::grouped ? exponents_of(header) : Exponents{};
+  std::size_t body = input.size, near_zero = 0, section = 0;
   if (shape == Shape::grouped) {
     const GroupedLayout layout(type, header.bits, header.elements,
-                               (header.flags & kFlagTransformed) != 0);
+                               (header.flags & kFlagTransformed) != 0, exponents);
     const bool compacted = (header.flags & kFlagCompacted) != 0;
     header.code_bytes = compacted ? input.take(2) % (layout.code_bytes + 1) : layout.code_bytes;
-    body = layout.codes_offset - kHeaderBytes + header.code_bytes +
-           (compacted ? layout.offset_table_bytes() : 0) +
-           header.escapes * layout.source_bytes_per_group;
+    section = layout.codes_offset - kHeaderBytes + header.code_bytes +
+              (compacted ? layout.offset_table_bytes() : 0);
+    body = section + layout.exponent_bytes + header.escapes * layout.source_bytes_per_group;
     if ((header.flags & kFlagNearZero) != 0) {
       near_zero = body;
       body += NearZeroLayout(layout).elements + header.nonce * layout.groups;
@@ -109,6 +142,8 @@ std::vector<std::uint8_t> with_header(Shape shape, Input input) {
       std::memcpy(&payload[layout.codes_offset + header.code_bytes + 8 * block], &offset, 8);
     }
   }
+  if (exponents.any() && header.nonce % 4 != 0)
+    put_into_range(exponents, header.elements, &payload[kHeaderBytes + section]);
   if (near_zero != 0) {  // counts and offsets that may fit
     const GroupedLayout layout(type, header.bits, header.elements,
                                (header.flags & kFlagTransformed) != 0);

@@ -1,0 +1,60 @@
+// Powers of two that elements are multiplied by before they are quantised, and divided by after.
+// Small rows and small channels then have as many steps as the others. docs/payload_format.md,
+// "Exponents". Included by the CPU paths and by the CUDA kernels.
+//
+// A *part* is the run of one row within a group. It has a byte of its own: the exponent that brings
+// its largest magnitude to that of the group. A channel has an entry in a table, which is made from
+// an older tensor.
+#pragma once
+
+#include <stdint.h>
+
+#include "compress/host_device.h"
+
+namespace pleat::compress {
+
+struct Exponents {
+  uint32_t row = 0;       // elements of a row; 0: the groups have no exponents
+  uint32_t channels = 0;  // of the table; 0: there is none
+  uint32_t inner = 1;     // so many elements in a row have one channel
+  const int8_t* table = nullptr;
+  int8_t base = 0;  // entry of channels of the usual size; an encoder's business
+
+  // False where every group lies in one row, and there is no table.
+  [[nodiscard]] PLEAT_HD constexpr bool any() const {
+    return row != 0 && inner != 0 && (channels != 0 || row % 256 != 0);
+  }
+};
+
+inline constexpr int8_t kZeroPart = -128;     // all elements of the part are zeros
+inline constexpr int8_t kAsItIs = -127;       // the table is not applied to the group
+inline constexpr int kMostOfPart = 120;       // exponents of parts are from 0 to this
+inline constexpr int kLeastOfChannel = -30;   // those of channels from this to 0
+inline constexpr uint32_t kFewestOfPart = 8;  // elements of a row that is worth its bytes
+inline constexpr uint32_t kElementsOfGroup = 256;
+
+// Boundaries of rows that lie inside groups, among the first `elements` elements.
+PLEAT_HD constexpr uint64_t inner_boundaries(uint32_t row, uint64_t elements) {
+  if (elements == 0) return 0;
+  const uint32_t power = row & (~row + 1);  // of two, that divides the row
+  const uint64_t apart = uint64_t{row} * (power < kElementsOfGroup ? kElementsOfGroup / power : 1);
+  return (elements - 1) / row - (elements - 1) / apart;
+}
+
+// Bytes of the parts of all groups before `group`, which is not short.
+PLEAT_HD constexpr uint64_t parts_before(const Exponents& exponents, uint64_t group) {
+  if (!exponents.any()) return 0;
+  return group + inner_boundaries(exponents.row, group * kElementsOfGroup);
+}
+// Of all groups of a span.
+PLEAT_HD constexpr uint64_t all_parts(const Exponents& exponents, uint64_t elements) {
+  if (!exponents.any()) return 0;
+  return (elements + kElementsOfGroup - 1) / kElementsOfGroup +
+         inner_boundaries(exponents.row, elements);
+}
+// Bytes of the section of exponents: those of parts, then the table.
+PLEAT_HD constexpr uint64_t exponent_bytes(const Exponents& exponents, uint64_t elements) {
+  return (all_parts(exponents, elements) + exponents.channels + 63) / 64 * 64;
+}
+
+}  // namespace pleat::compress
