@@ -28,7 +28,7 @@ void add_lowest(double left, double up, bool zeros_crowd, const Add& add) {
   const double mean = up / (left + up);
   if (!(mean < 0.5)) {
     add(2 * mean - 1, 1, left + up);
-  } else if (zeros_crowd) {
+  } else if (zeros_crowd || up == 0) {
     add(0, 1, 2 * up);
     add(0, 0, left - up);
   } else {  // between an exponential distribution and one that crowds more, in even parts
@@ -60,6 +60,16 @@ double rounded_error(double step, double ulp) noexcept {
     sum += k * k * (high - low) * (1 - (low + high) / (2 * step));
   }
   return 2 * ulp * ulp * sum / step;
+}
+
+double gaussian_error(double deviation, double ulp) noexcept {
+  if (deviation * std::sqrt(12.0) >= kManyUlps * ulp) return deviation * deviation;
+  double sum = 0;
+  for (double k = 1;; ++k) {  // P(|noise| > (k - 1/2) ulps)
+    const double beyond = std::erfc((k - 0.5) * ulp / deviation / std::sqrt(2.0));
+    sum += (2 * k - 1) * beyond;
+    if (!(beyond > 1e-9)) return ulp * ulp * sum;
+  }
 }
 
 double share_within(NoiseBounds bounds, double step, double from, double to) noexcept {

@@ -8,16 +8,21 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "compress/format.h"
 #include "compress/grouped/group_math.h"
+#include "compress/payload_writer.h"
+#include "compress/rotated/scaled_math.h"
 #include "compress/sides/side_math.h"
 
 namespace pleat::compress::block {
 
-// `count` elements that lie evenly from `from` to `to`.
+// `count` elements that lie evenly from `from` to `to`. An element counts for more or for less than
+// one where its error is divided by a power of two afterwards.
 struct Piece {
-  float from, to, count;
+  float from, to;
+  double count;
 };
 
 // The elements of a group that may have an error: elements that come back exact at every width are
@@ -26,17 +31,20 @@ class Pieces {
  public:
   void clear() noexcept {
     size_ = 0;
-    count_ = 0;
+    count_ = zeros_ = 0;
     largest_ = 0;
   }
   void add(float from, float to, double count) noexcept {
     if (count > 0 && size_ < pieces_.size()) {
-      pieces_[size_++] = {from, to, static_cast<float>(count)};
+      pieces_[size_++] = {from, to, count};
       count_ += count;
+      zeros_ += from == 0.0f && to == 0.0f ? count : 0;
       largest_ = std::max({largest_, magnitude(from), magnitude(to)});
     }
   }
-  [[nodiscard]] double count() const noexcept { return count_; }
+  [[nodiscard]] double count(bool with_zeros) const noexcept {
+    return with_zeros ? count_ : count_ - zeros_;
+  }
   [[nodiscard]] float largest() const noexcept { return largest_; }  // magnitude
   [[nodiscard]] const Piece* begin() const noexcept { return pieces_.data(); }
   [[nodiscard]] const Piece* end() const noexcept { return pieces_.data() + size_; }
@@ -44,7 +52,7 @@ class Pieces {
  private:
   std::array<Piece, kGroupElements + 4> pieces_;  // between 256 codes, two more, and both ends
   std::size_t size_ = 0;
-  double count_ = 0;
+  double count_ = 0, zeros_ = 0;
   float largest_ = 0;
 };
 
@@ -63,6 +71,8 @@ struct NoiseBounds {
 
   [[nodiscard]] bool any() const noexcept { return is_finite_value(low) || is_finite_value(high); }
 };
+// Of a rotated group: the noise is about Gaussian.
+[[nodiscard]] double gaussian_error(double deviation, double ulp) noexcept;
 // How much of the dithered error is left, in the mean over [from, to], where values that noise has
 // carried across a bound are moved back to it.
 [[nodiscard]] double share_within(NoiseBounds bounds, double step, double from, double to) noexcept;
@@ -86,6 +96,13 @@ void pieces_of_codes(const std::array<std::uint16_t, 256>& counts, const CodedLe
 
 namespace {
 
+// A regular or wide group. `zeros`: those of regular groups of both signs are kept.
+template <class T>
+Dequantiser read_coded_group(const Metadata<T>& metadata, unsigned bits, bool zeros) noexcept {
+  return kind_of<T>(metadata) == GroupKind::kRegular ? read_group<T>(metadata, bits, zeros)
+                                                     : read_lossy_group<T>(metadata, bits);
+}
+
 template <class T>
 double ulp_at(float magnitude) noexcept {
   const auto word = static_cast<typename T::Word>(
@@ -97,9 +114,9 @@ double ulp_at(float magnitude) noexcept {
 template <class T>
 class NoiseByBinade {
  public:
-  NoiseByBinade(double step, bool dither) noexcept : step_(step), dither_(dither) {
-    known_.fill(-1);
-  }
+  using Error = double (*)(double size, double ulp);
+  // `size`: as `error` has it.
+  NoiseByBinade(double size, Error error) noexcept : size_(size), error_(error) { known_.fill(-1); }
   // The mean over [from, to].
   [[nodiscard]] double over(float from, float to) noexcept {
     const float low = magnitude(from), high = magnitude(to);
@@ -124,32 +141,49 @@ class NoiseByBinade {
     return (sum + (top - low) * at(binade)) / (double{high} - low);
   }
   [[nodiscard]] double at(unsigned binade) noexcept {
-    if (known_[binade] < 0) {
-      const double ulp = ulp_at<T>(float_of(binade << 23));
-      known_[binade] = dither_ ? dithered_error(step_, ulp) : rounded_error(step_, ulp);
-    }
+    if (known_[binade] < 0) known_[binade] = error_(size_, ulp_at<T>(float_of(binade << 23)));
     return known_[binade];
   }
 
-  double step_;
-  bool dither_;
+  double size_;
+  Error error_;
   std::array<double, 256> known_;
 };
 
+// The squared error of a rotated group: its quantised elements share theirs evenly.
+template <class T>
+double rotated_error(const Pieces& pieces, const Metadata<Float32>& metadata,
+                     const Request& request) noexcept {
+  const double step = step_of_any_group(metadata, request.bits, request.scaled);
+  const bool scaled = request.scaled && is_scaled(metadata);
+  const bool even = scaled || read_group<Float32>(metadata, request.bits).dither;
+  NoiseByBinade<T> noise(step * std::sqrt(even ? 1.0 / 12 : 1.0 / 6), gaussian_error);
+  double sum = 0;
+  for (const Piece& piece : pieces) sum += piece.count * noise.over(piece.from, piece.to);
+  return sum;
+}
+
 // The squared error of a group, summed over its elements, at the width whose metadata these are.
 // The bounds of plain groups are not looked at: zero, the usual one, is none that these cross.
-template <class T>
-double squared_error(const Pieces& pieces, const Metadata<T>& metadata, unsigned bits,
+//   pieces   of the elements as they are coded, but not rotated
+//   Coded    type of the metadata
+//   request  of which the values are not read
+template <class T, class Coded>
+double squared_error(const Pieces& pieces, const Metadata<Coded>& metadata, const Request& request,
                      NoiseBounds bounds) noexcept {
-  const GroupKind kind = kind_of<T>(metadata);
+  const GroupKind kind = kind_of<Coded>(metadata);
   if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return 0;
-  const Dequantiser group = read_lossy_group<T>(metadata, bits);
+  if constexpr (std::is_same_v<Coded, Float32>)
+    if (request.transformed && kind == GroupKind::kRegular)
+      return rotated_error<T>(pieces, metadata, request);
+  const Dequantiser group = read_coded_group<Coded>(metadata, request.bits, request.zeros);
   const double step = magnitude(group.step);
   if (group.dither && !bounds.any() && step >= kManyUlps * ulp_at<T>(pieces.largest()))
-    return pieces.count() * dithered_error(step, 0);
-  NoiseByBinade<T> noise(step, group.dither);
+    return pieces.count(!group.keep_zero) * dithered_error(step, 0);
+  NoiseByBinade<T> noise(step, group.dither ? dithered_error : rounded_error);
   double sum = 0;
   for (const Piece& piece : pieces) {
+    if (group.keep_zero && piece.from == 0.0f && piece.to == 0.0f) continue;
     double share = 1;
     if (group.dither) {
       share = share_within(bounds, step, piece.from, piece.to);

@@ -5,25 +5,26 @@
 #include <optional>
 
 #include "compress/codec.h"
+#include "compress/exponents/group_exponents.h"
 #include "compress/float_environment.h"
 #include "compress/float_types.h"
 #include "compress/format.h"
 #include "compress/grouped/grouped_sections.h"
-#include "compress/grouped/step_math.h"
 #include "compress/rotated/scaled_math.h"
 #include "compress/sides/side_values.h"
 
 namespace pleat::compress {
 namespace {
 
-template <class T>
-void read_steps(const Header& header, const std::uint8_t* metadata, std::vector<float>& steps) {
-  const bool scaled = (header.flags & kFlagScaled) != 0;
-  for (std::size_t g = 0; g < steps.size(); ++g) {
-    Metadata<T> words;
-    std::memcpy(&words, metadata + g * sizeof words, sizeof words);
-    steps[g] = step_of_any_group(words, header.bits, scaled);
+// Calls visit(metadata, exponents) for each group until that is false.
+template <class T, class Visit>
+bool each_group(const GroupedSections& sections, const Visit& visit) {
+  for (std::size_t g = 0; g < sections.layout.groups; ++g) {
+    Metadata<T> metadata;
+    std::memcpy(&metadata, sections.metadata + g * sizeof metadata, sizeof metadata);
+    if (!visit(g, metadata, exponents_of_group(sections, g))) return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -34,11 +35,20 @@ std::vector<float> group_steps(const void* payload) {
   std::vector<float> steps;
   if (static_cast<PayloadKind>(header.kind) != PayloadKind::kGrouped || header.bits == 0)
     return steps;
-  steps.resize(ceil_divide(header.elements, kGroupElements));
-  const auto* const metadata = static_cast<const std::uint8_t*>(payload) + kHeaderBytes;
-  const auto type = (header.flags & kFlagTransformed) != 0 ? ElementType::kFloat32
-                                                           : static_cast<ElementType>(header.type);
-  with_type(type, [&]<class T>() { read_steps<T>(header, metadata, steps); });
+  const std::optional<GroupedSections> sections =
+      read_sections(header, static_cast<const std::uint8_t*>(payload));
+  if (!sections) return steps;
+  steps.resize(sections->layout.groups);
+  const auto type =
+      sections->transformed ? ElementType::kFloat32 : static_cast<ElementType>(header.type);
+  with_type(type, [&]<class T>() {
+    each_group<T>(*sections,
+                  [&](std::size_t g, const Metadata<T>& metadata, const GroupExponents& exponents) {
+                    steps[g] = mean_step(step_of_any_group(metadata, header.bits, sections->scaled),
+                                         sections->exponents, exponents);
+                    return true;
+                  });
+  });
   return steps;
 }
 
@@ -56,12 +66,10 @@ bool may_leave_side(const void* payload, std::size_t payload_bytes, const Sides&
   if (sections->transformed) return (header.flags & kFlagLossy) != 0;
   return with_type(info.type, [&]<class T>() {
     const SideTest test = side_values<T>(sides).test;
-    for (std::size_t g = 0; g < sections->layout.groups; ++g) {
-      Metadata<T> metadata;
-      std::memcpy(&metadata, sections->metadata + g * sizeof metadata, sizeof metadata);
-      if (group_may_leave<T>(metadata, header.bits, test)) return true;
-    }
-    return false;
+    return !each_group<T>(
+        *sections, [&](std::size_t, const Metadata<T>& metadata, const GroupExponents& exponents) {
+          return !group_may_leave(metadata, exponents, header.bits, test);
+        });
   });
 }
 

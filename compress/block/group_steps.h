@@ -10,7 +10,8 @@ namespace pleat::compress {
 
 // The step of each group of a payload that encode() made, 0 where the group comes back exact; none
 // if all of the payload does. Of a scaled group, the step that has its mean squared error. Of a
-// transformed group, the step of its rotated elements. Throws std::bad_alloc.
+// transformed group, the step of its rotated elements. With exponents, the widest step of the
+// group's parts; with a table, the root mean square of its elements' steps. Throws std::bad_alloc.
 [[nodiscard]] std::vector<float> group_steps(const void* payload);
 
 // True if an element that decode() restores from `payload` may be on another side than the element

@@ -3,13 +3,15 @@
 #include <cassert>
 #include <cstring>
 #include <limits>
+#include <type_traits>
+#include <vector>
 
 #include "compress/block/group_tally.h"
 #include "compress/block/span_costs.h"
 #include "compress/float_environment.h"
 #include "compress/float_types.h"
+#include "compress/grouped/grouped.h"
 #include "compress/kernels.h"
-#include "compress/payload_writer.h"
 
 namespace pleat::compress::block {
 namespace {
@@ -23,8 +25,10 @@ struct Extent {
 };
 
 template <class T>
-Metadata<T> metadata_at(const Extent& extent, unsigned bits, std::uint32_t widest_step) {
+Metadata<T> metadata_at(const Extent& extent, const Request& request) {
   const Metadata<T> escape{kEscapeWord<T>, kEscapeWord<T>};
+  const unsigned bits = request.bits;
+  const std::uint32_t widest_step = request.widest_step_bits();
   Metadata<T> metadata;
   if (!extent.finite || !is_finite_value(extent.maximum - extent.minimum)) {
     WidePlan plan;
@@ -38,17 +42,54 @@ Metadata<T> metadata_at(const Extent& extent, unsigned bits, std::uint32_t wides
   if (!plan_group<T>(extent.minimum, extent.maximum, largest_code, &quantiser, &metadata,
                      widest_step))
     return escape;
-  if (keeps_zero(extent.minimum, bits))
-    plan_zero_kept<T>(extent.smallest, extent.maximum, largest_code, &quantiser, &metadata);
+  const bool between = request.zeros && keeps_zero_between(extent.minimum, extent.maximum);
+  if (between || keeps_zero(extent.minimum, bits))
+    plan_zero_kept<T>(between ? extent.minimum : extent.smallest, extent.maximum, largest_code,
+                      &quantiser, &metadata);
   return metadata;
 }
+
+// A rotated group: its values are about Gaussian.
+struct RotatedGroup {
+  float deviation;
+  Extent extent;
+
+  static constexpr float kReach = 2.85f;  // deviations: half of the range of 256 values
+  // The share of the energy that the levels of a scaled group have.
+  static constexpr float scaled_share(unsigned bits) { return bits == 1 ? 0.6366f : 0.8825f; }
+
+  static RotatedGroup of(const Metadata<Float32>& coded, unsigned bits, bool scaled) noexcept {
+    if (scaled && is_scaled(coded)) {
+      const float deviation = float_of(coded.second) * scaled_share(bits), end = kReach * deviation;
+      return {deviation, {-end, end, end, true}};
+    }
+    const Dequantiser group = read_group<Float32>(coded, bits);
+    const float end = group.anchor + group.step * static_cast<float>((1u << bits) - 1);
+    const Extent extent{std::min(end, group.anchor), std::max(end, group.anchor), group.anchor};
+    return {(extent.maximum - extent.minimum) / (2 * kReach), extent};
+  }
+  [[nodiscard]] Metadata<Float32> metadata_at(const Request& request) const noexcept {
+    float scale = 0;
+    if (request.scaled && find_scale(deviation, scaled_share(request.bits), &scale))
+      return {kScaledMark, bits_of(scale)};
+    return block::metadata_at<Float32>(extent, request);
+  }
+  // Pieces for `count` elements.
+  void add_pieces(double count, Pieces* pieces) const noexcept {
+    constexpr Piece kNormal[] = {
+        {0, 0.5f, 0.3829}, {0.5f, 1, 0.2998}, {1, 2, 0.2718}, {2, 3.5f, 0.0455}};
+    for (const Piece& piece : kNormal)
+      pieces->add(piece.from * deviation, piece.to * deviation, piece.count * count);
+  }
+};
 
 // The levels of a regular or wide group. Its anchor is one end, as it was. The other end follows
 // from the step, which was rounded up: half of the most that rounding can add is assumed.
 template <class T>
-CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, const CodeCounts& counts) {
+CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, bool zeros,
+                      const CodeCounts& counts) {
   const bool wide = kind_of<T>(metadata) == GroupKind::kWide;
-  const Dequantiser group = read_lossy_group<T>(metadata, bits);
+  const Dequantiser group = read_coded_group<T>(metadata, bits, zeros);
   const float size = magnitude(group.step);
   CodedLevels levels{};
   levels.anchor = group.anchor;
@@ -76,7 +117,8 @@ CodedLevels levels_of(const Metadata<T>& metadata, unsigned bits, const CodeCoun
 }
 
 // The codes of a block, with 3/4 taken off some. The codec itself reads them: a group with anchor 0
-// and step 1 is restored to its codes. Where code 0 is kept for zero the anchor is 1/4.
+// and step 1 is restored to its codes. Where code 0 is kept for zero, and may be squeezed, the
+// anchor is 1/4.
 template <class T>
 bool read_codes(const DecodeGroups& job, const Metadata<T>* coded, float* codes) {
   const std::uint32_t one = bits_of(1.0f);
@@ -89,29 +131,37 @@ bool read_codes(const DecodeGroups& job, const Metadata<T>* coded, float* codes)
       return false;  // no encoder does that
     metadata[g] = kind == GroupKind::kConstant    ? Metadata<Float32>{0, 0}
                   : kind == GroupKind::kTwoValued ? Metadata<Float32>{0, kSignBit<Float32>}
-                  : is_zero_kept<T>(coded[g])     ? Metadata<Float32>{bits_of(0.25f), one | 1u}
-                                                  : Metadata<Float32>{0, one};
+                  : !job.transformed && is_zero_kept<T>(coded[g])
+                      ? Metadata<Float32>{bits_of(0.25f), one | 1u}
+                      : Metadata<Float32>{0, one};
   }
   DecodeGroups as_codes = job;
+  as_codes.transformed = as_codes.scaled = as_codes.zeros = false;
+  as_codes.exponents = {};
   as_codes.metadata = metadata;
   as_codes.target = codes;
   return kernels().decode[Float32::kType](as_codes);
 }
 
-template <class T>
+// `Coded`: type of the metadata.
+template <class T, class Coded>
 class PayloadTally {
  public:
-  PayloadTally(const GroupedSections& sections, const BlockSpec& spec, const ExactElements& exact,
-               std::span<const std::uint8_t> widths, std::span<SpanTally> tallies)
+  PayloadTally(const GroupedSections& sections, const CodecSpec& codec, const Sides& beside,
+               const ExactElements& exact, std::span<const std::uint8_t> widths,
+               std::span<SpanTally> tallies)
       : sections_(sections),
-        spec_(spec),
+        near_zero_(codec.near_zero),
         exact_(exact),
-        widths_(widths),
         tallies_(tallies),
-        sides_(SideCheck::of<T>(spec)),
-        widest_step_(Request({}, spec.codec(), 0).widest_step_bits()),
+        sides_(SideCheck::of<T>(beside)),
         near_(sections.near_zero.elements) {
     assert(widths.size() <= kMostWidths);
+    for (const std::uint8_t bits : widths) {
+      CodecSpec at_width = codec;
+      at_width.bits = bits;
+      requests_.emplace_back(Span{nullptr, sections.header.elements, type()}, at_width, 0);
+    }
   }
 
   bool add(std::size_t block);
@@ -124,60 +174,68 @@ class PayloadTally {
   bool read_escaped(std::size_t g, std::size_t elements, const bool* exact);
   bool read_coded(std::size_t g, std::size_t elements, const float* codes, const bool* exact);
   bool read_near_zero(std::size_t group, std::uint16_t* count, Extent* whole);
-  void add_group(std::size_t g, const Extent& extent, const Extent* whole);
+  // `metadata_at(request)` tells the metadata of other widths.
+  template <class MetadataAt>
+  void add_pieces(std::size_t g, const GroupExponents& exponents, double weight,
+                  const MetadataAt& metadata_at);
+  void add_rotated(std::size_t g, const GroupExponents& exponents, double weight);
+  [[nodiscard]] ElementType type() const noexcept {
+    return static_cast<ElementType>(sections_.header.type);
+  }
+  [[nodiscard]] std::size_t widths() const noexcept { return requests_.size(); }
 
   const GroupedSections& sections_;
-  const BlockSpec& spec_;
+  const bool near_zero_;
   const ExactElements& exact_;
-  std::span<const std::uint8_t> widths_;
   std::span<SpanTally> tallies_;
+  std::vector<Request> requests_;  // one for each width
   SideCheck sides_;
-  std::uint32_t widest_step_;
   const std::uint8_t* near_;  // the next group's elements near zero
   std::size_t escapes_ = 0;   // so far
   // Of the block.
   std::size_t first_group_ = 0;
-  Metadata<T> coded_[kBlockGroups];
-  Metadata<T> metadata_[kMostWidths][kBlockGroups];
+  Metadata<Coded> coded_[kBlockGroups];
+  Metadata<Coded> metadata_[kMostWidths][kBlockGroups];
   GroupCounts counts_[kBlockGroups];
   Pieces pieces_;
 };
 
 // The true elements of an escaped group are there: the encoder itself tells its metadata.
-template <class T>
-bool PayloadTally<T>::read_escaped(std::size_t g, std::size_t elements, const bool* exact) {
+template <class T, class Coded>
+bool PayloadTally<T, Coded>::read_escaped(std::size_t g, std::size_t elements, const bool* exact) {
   if (escapes_ >= sections_.header.escapes) return false;
   const std::uint8_t* const source =
       sections_.escapes + escapes_++ * sections_.layout.source_bytes_per_group;
-  EncodeGroups encode{};
+  const std::size_t group = first_group_ + g;
   alignas(64) std::uint8_t codes[kGroupElements];
+  std::int8_t parts[kGroupElements];
   BlockResult result{};
   std::uint16_t near_count = 0;
-  encode.source = source;
-  encode.groups = elements / kGroupElements;
-  encode.tail_elements = elements % kGroupElements;
-  encode.codes = codes;
-  encode.result = &result;
-  encode.widest_step = widest_step_;
-  counts_[g] = read_values<T>(reinterpret_cast<const Word*>(source), elements, spec_.near_zero,
-                              exact, &pieces_);
-  for (std::size_t w = 0; w < widths_.size(); ++w) {
-    encode.bits = widths_[w];
+  for (std::size_t w = 0; w < widths(); ++w) {
+    const Request& request = requests_[w];
+    EncodeGroups encode = encode_job(request, sections_.layout, group, group + 1);
+    encode.source = source;
     encode.metadata = &metadata_[w][g];
-    if (spec_.near_zero)
-      encode_beside_zero(spec_.type, encode, &near_count);
+    encode.codes = codes;
+    encode.parts = parts;
+    encode.result = &result;
+    if (near_zero_)
+      encode_beside_zero(type(), encode, &near_count);
     else
       kernels().encode[T::kType](encode);
+    const GroupExponents exponents(request.exponents, parts, group, elements);
+    counts_[g] = read_values<T>(reinterpret_cast<const Word*>(source), elements, exponents,
+                                near_zero_, exact, &pieces_);
     tallies_[w].counted_escapes += kernels().count_escapes[T::kType](encode);
-    tallies_[w].squared_error +=
-        squared_error<T>(pieces_, metadata_[w][g], widths_[w], sides_.bounds);
+    add_group<T>(pieces_, 1, metadata_[w][g], exponents, request, sides_, &tallies_[w]);
   }
   return true;
 }
 
 // How many elements of a group are near zero. They are added to the group's extent.
-template <class T>
-bool PayloadTally<T>::read_near_zero(std::size_t group, std::uint16_t* count, Extent* whole) {
+template <class T, class Coded>
+bool PayloadTally<T, Coded>::read_near_zero(std::size_t group, std::uint16_t* count,
+                                            Extent* whole) {
   const NearZeroSection& section = sections_.near_zero;
   if (section.counts == nullptr) return true;
   std::memcpy(count, section.counts + group * sizeof *count, sizeof *count);
@@ -194,28 +252,42 @@ bool PayloadTally<T>::read_near_zero(std::size_t group, std::uint16_t* count, Ex
   return true;
 }
 
-template <class T>
-bool PayloadTally<T>::read_coded(std::size_t g, std::size_t elements, const float* codes,
-                                 const bool* exact) {
-  const Metadata<T>& coded = coded_[g];
+template <class T, class Coded>
+bool PayloadTally<T, Coded>::read_coded(std::size_t g, std::size_t elements, const float* codes,
+                                        const bool* exact) {
+  const Metadata<Coded>& coded = coded_[g];
   const unsigned bits = sections_.header.bits;
-  const GroupKind kind = kind_of<T>(coded);
+  const GroupKind kind = kind_of<Coded>(coded);
   counts_[g] = {static_cast<std::uint16_t>(elements), 0};
   Extent extent, whole{};
+  const GroupExponents exponents = exponents_of_group(sections_, first_group_ + g);
   if (kind == GroupKind::kConstant || kind == GroupKind::kTwoValued) {
-    for (std::size_t w = 0; w < widths_.size(); ++w) metadata_[w][g] = coded;
+    for (std::size_t w = 0; w < widths(); ++w) {
+      metadata_[w][g] = coded;
+      tallies_[w].has_exponents = tallies_[w].has_exponents || exponents.any();
+    }
     return read_near_zero(first_group_ + g, &counts_[g].near_zero, &whole);
   }
   CodeCounts counts{};
-  std::uint16_t zeros = 0;
+  std::uint16_t zeros = 0, noisy = 0;
+  double weight = 0;
   for (std::size_t e = 0; e < elements; ++e) {
     const auto code = static_cast<std::uint8_t>(codes[e] + 0.8f);
     zeros = static_cast<std::uint16_t>(zeros + (code == 0 ? 1 : 0));
-    counts[code] = static_cast<std::uint16_t>(counts[code] + (exact[e] ? 0 : 1));
+    if (exact[e] || exponents.is_zero(e)) continue;
+    ++counts[code];
+    ++noisy;
+    weight += exponents.weight(e);
   }
-  const CodedLevels levels = levels_of<T>(coded, bits, counts);
+  weight = noisy == 0 ? 0 : weight / noisy;
+  if (sections_.transformed && kind == GroupKind::kRegular) {
+    add_rotated(g, exponents, weight * noisy);
+    return true;
+  }
+  const bool keeps_zeros = (sections_.header.flags & kFlagZeros) != 0;
+  const CodedLevels levels = levels_of<Coded>(coded, bits, keeps_zeros, counts);
   extent = {levels.minimum, levels.maximum, levels.anchor, kind != GroupKind::kWide};
-  if (levels.first_code != 0) {
+  if (levels.first_code != 0 && levels.anchor > 0.0f) {
     extent.minimum = 0;
     counts_[g].other_than_zero = static_cast<std::uint16_t>(elements - zeros);
   } else if (extent.minimum == 0.0f) {  // of one bit: a guess, as that of pieces_of_codes()
@@ -228,58 +300,81 @@ bool PayloadTally<T>::read_coded(std::size_t g, std::size_t elements, const floa
   // They were coded as the largest of the others, which is the anchor.
   counts[0] = static_cast<std::uint16_t>(counts[0] - std::min(counts[0], counts_[g].near_zero));
   pieces_of_codes(counts, levels, &pieces_);
-  add_group(g, extent, whole.maximum != extent.maximum || !whole.finite ? &whole : nullptr);
+  if (levels.first_code != 0) pieces_.add(0, 0, counts[0]);
+  add_pieces(g, exponents, weight,
+             [&](const Request& request) { return metadata_at<Coded>(extent, request); });
+  const bool same = whole.maximum == extent.maximum && whole.finite;
+  for (std::size_t w = 0; w < widths(); ++w) {
+    const Metadata<Coded> counted =
+        same ? metadata_[w][g] : metadata_at<Coded>(whole, requests_[w]);
+    tallies_[w].counted_escapes += kind_of<Coded>(counted) == GroupKind::kEscaped ? 1 : 0;
+  }
   return true;
 }
 
-// `whole`: with the elements near zero; null: as `extent`.
-template <class T>
-void PayloadTally<T>::add_group(std::size_t g, const Extent& extent, const Extent* whole) {
-  for (std::size_t w = 0; w < widths_.size(); ++w) {
-    const unsigned bits = widths_[w];
-    metadata_[w][g] =
-        bits == sections_.header.bits ? coded_[g] : metadata_at<T>(extent, bits, widest_step_);
-    const Metadata<T> counted =
-        whole == nullptr ? metadata_[w][g] : metadata_at<T>(*whole, bits, widest_step_);
-    tallies_[w].counted_escapes += kind_of<T>(counted) == GroupKind::kEscaped ? 1 : 0;
-    tallies_[w].squared_error += squared_error<T>(pieces_, metadata_[w][g], bits, sides_.bounds);
+template <class T, class Coded>
+void PayloadTally<T, Coded>::add_rotated(std::size_t g, const GroupExponents& exponents,
+                                         double weight) {
+  if constexpr (std::is_same_v<Coded, Float32>) {
+    const RotatedGroup group = RotatedGroup::of(coded_[g], sections_.header.bits, sections_.scaled);
+    pieces_.clear();
+    group.add_pieces(1, &pieces_);
+    add_pieces(g, exponents, weight,
+               [&](const Request& request) { return group.metadata_at(request); });
+    for (std::size_t w = 0; w < widths(); ++w)
+      tallies_[w].counted_escapes += kind_of<Coded>(metadata_[w][g]) == GroupKind::kEscaped ? 1 : 0;
   }
 }
 
-template <class T>
-bool PayloadTally<T>::add(std::size_t block) {
+template <class T, class Coded>
+template <class MetadataAt>
+void PayloadTally<T, Coded>::add_pieces(std::size_t g, const GroupExponents& exponents,
+                                        double weight, const MetadataAt& metadata_at) {
+  for (std::size_t w = 0; w < widths(); ++w) {
+    const Request& request = requests_[w];
+    metadata_[w][g] = request.bits == sections_.header.bits ? coded_[g] : metadata_at(request);
+    add_group<T>(pieces_, weight, metadata_[w][g], exponents, request, sides_, &tallies_[w]);
+  }
+}
+
+template <class T, class Coded>
+bool PayloadTally<T, Coded>::add(std::size_t block) {
   DecodeGroups job;
   if (!sections_.block_job(block, &job)) return false;
   const std::size_t groups = job.groups + (job.tail_elements != 0 ? 1 : 0);
   first_group_ = job.first_group;
   std::memcpy(coded_, job.metadata, groups * sizeof coded_[0]);
   alignas(64) float codes[kBlockElements];
-  if (!read_codes<T>(job, coded_, codes)) return false;
+  if (!read_codes<Coded>(job, coded_, codes)) return false;
   bool exact[kGroupElements] = {};
   for (std::size_t g = 0; g < groups; ++g) {
     const std::size_t elements = g < job.groups ? kGroupElements : job.tail_elements;
     exact_.mark((first_group_ + g) * kGroupElements, {exact, elements});
-    if (!(kind_of<T>(coded_[g]) == GroupKind::kEscaped
+    if (!(kind_of<Coded>(coded_[g]) == GroupKind::kEscaped
               ? read_escaped(g, elements, exact)
               : read_coded(g, elements, codes + g * kGroupElements, exact)))
       return false;
   }
-  for (std::size_t w = 0; w < widths_.size(); ++w)
-    add_block<T>(metadata_[w], counts_, groups, widths_[w], sides_, &tallies_[w]);
+  for (std::size_t w = 0; w < widths(); ++w)
+    add_block(metadata_[w], counts_, groups, requests_[w], &tallies_[w]);
   return true;
 }
 
 }  // namespace
 
-bool tally_payload(const GroupedSections& sections, const BlockSpec& spec,
+bool tally_payload(const GroupedSections& sections, const CodecSpec& codec, const Sides& beside,
                    const ExactElements& exact, std::span<const std::uint8_t> widths,
-                   std::span<SpanTally> tallies) noexcept {
-  return with_type(spec.type, [&]<class T>() {
+                   std::span<SpanTally> tallies) {
+  return with_type(static_cast<ElementType>(sections.header.type), [&]<class T>() {
     const FloatEnvironment environment;
-    PayloadTally<T> tally(sections, spec, exact, widths, tallies);
-    for (std::size_t block = 0; block < sections.layout.blocks; ++block)
-      if (!tally.add(block)) return false;
-    return true;
+    const auto tally = [&]<class Coded>() {
+      PayloadTally<T, Coded> all(sections, codec, beside, exact, widths, tallies);
+      for (std::size_t block = 0; block < sections.layout.blocks; ++block)
+        if (!all.add(block)) return false;
+      return true;
+    };
+    return sections.transformed ? tally.template operator()<Float32>()
+                                : tally.template operator()<T>();
   });
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "compress/block/block_source.h"
-#include "compress/types.h"
 
 namespace pleat::compress::block {
 
@@ -21,10 +20,10 @@ struct PayloadSample {
   void finish(void* sample) const noexcept;
 };
 
-// Which parts of a grouped payload make a sample of a million elements: one that encode() has made
-// of so many floats with these bits (at least 3, so that no group is escaped), neither transformed
-// nor compacted. Empty if it is hardly smaller. Throws std::bad_alloc.
-[[nodiscard]] std::optional<PayloadSample> sample_payload(ElementType type, unsigned bits,
-                                                          std::size_t elements);
+// Which parts of a payload make a sample of a million elements. `header`: a copy of its own. Empty
+// if it is not grouped floats of at least 3 bits, so that no group is escaped, or is compacted; if
+// a sample is hardly smaller; or if rows and channels lie otherwise in nearly every block. Throws
+// std::bad_alloc.
+[[nodiscard]] std::optional<PayloadSample> sample_payload(const void* header);
 
 }  // namespace pleat::compress::block

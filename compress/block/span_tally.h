@@ -17,6 +17,7 @@ struct SpanTally {
   bool compacted = false;       // some block is
   bool several_values = false;  // the constant groups differ
   bool may_leave_side = false;  // as group_steps.h has it
+  bool has_exponents = false;   // some group has others than 0
   std::uint32_t constant = 0;   // the bits of a constant group's elements
   double squared_error = 0;
 
@@ -33,6 +34,7 @@ struct SpanTally {
     near_bytes += next.near_bytes;
     compacted = compacted || next.compacted;
     may_leave_side = may_leave_side || next.may_leave_side;
+    has_exponents = has_exponents || next.has_exponents;
     squared_error += next.squared_error;
   }
   [[nodiscard]] bool one_value() const noexcept {

@@ -23,13 +23,16 @@ constexpr std::size_t kWidths = kCostWidths.size();
 using SpanTallies = std::array<SpanTally, kWidths>;
 
 bool can_have_costs(const BlockSpec& asked) noexcept {
-  return is_floating(asked.type) && asked.kept == Kept::kValues &&
-         asked.transform == Transform::kNone;
+  return is_floating(asked.type) && asked.kept == Kept::kValues;
 }
 
-BlockSpec at_width(BlockSpec spec, std::uint8_t bits) noexcept {
+template <class Spec>
+Spec at_width(Spec spec, std::uint8_t bits) noexcept {
   spec.bits = bits;
   return spec;
+}
+Sides sides_beside(const BlockSpec& spec) noexcept {
+  return sides_beside_values(spec.sides, spec.type);
 }
 
 // ---- bytes ----
@@ -39,22 +42,9 @@ Request request_for(std::size_t elements, const CodecSpec& spec, ElementType typ
   return {{nullptr, elements, type}, spec, 0};
 }
 
-std::size_t near_zero_section(const GroupedLayout& layout, const SpanTally& tally) noexcept {
-  return tally.near_bytes == 0 ? 0 : NearZeroLayout(layout).elements + tally.near_bytes;
-}
-
-std::size_t bytes_of_span(const Request& request, const SpanTally& tally) noexcept {
-  const GroupedLayout layout = request.layout();
-  if (request.span.elements == 0 || !request.grouped_pays(layout)) return request.raw_bytes();
-  if (tally.one_value()) return kHeaderBytes;
-  return layout.codes_offset + tally.code_bytes +
-         (tally.compacted ? layout.offset_table_bytes() : 0) +
-         tally.escapes * layout.source_bytes_per_group + near_zero_section(layout, tally);
-}
-
 // Bytes of the sides that may have to stand beside the values of a span.
 std::size_t bytes_of_sides(std::size_t elements, const BlockSpec& spec) noexcept {
-  const Sides sides = sides_beside_values(spec.sides, spec.type);
+  const Sides sides = sides_beside(spec);
   return sides.any() ? payload_bound({.sides = sides}, spec.type, elements) : 0;
 }
 
@@ -64,9 +54,10 @@ class PayloadBytes {
   PayloadBytes(bool single, std::size_t spans, std::size_t patch) noexcept
       : bytes_(single ? 0 : table_bytes(spans)), patch_(align_up(patch)) {}
 
-  void add(std::size_t elements, const BlockSpec& spec, const SpanTally& tally) noexcept {
+  void add(std::size_t elements, const BlockSpec& spec, const CodecSpec& codec,
+           const SpanTally& tally) noexcept {
     bytes_ = align_up(bytes_) + patch_;
-    bytes_ += bytes_of_span(request_for(elements, spec.codec(), spec.type), tally);
+    bytes_ += bytes_of_span(request_for(elements, codec, spec.type), tally);
     if (tally.may_leave_side) bytes_ = align_up(bytes_) + bytes_of_sides(elements, spec);
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -81,21 +72,23 @@ class PayloadBytes {
 bool encodes(const BlockSource& source, const BlockPlan& plan, const Executor& executor,
              WidthCost* cost) {
   const BlockSpec& spec = plan.spec;
+  const CodecSpec codec = plan.codec();
   PayloadBytes bytes(source.is_one_span(), source.range_count, plan.patch_bytes);
   const ExactElements exact(plan.lines.exact, spec.lines);
   double error = 0;
   for (std::size_t i = 0; i < source.range_count; ++i) {
     const Span span = source.span(i, spec.type);
-    const Request request(span, plan.codec(), 0);
+    const Request request(span, codec, 0);
     SpanTally tally;
     std::vector<float> steps;
     if (request.grouped_pays(request.layout()))
-      tally = tally_values(span, spec, exact, executor, plan.checks_lines ? &steps : nullptr);
+      tally = tally_values(span, codec, sides_beside(spec), exact, executor,
+                           plan.checks_lines ? &steps : nullptr);
     if (tally.escapes > request.escape_limit(request.layout()) ||
         (!steps.empty() && !no_other_is_flat(plan.lines, span.data, span.elements, span.type,
                                              spec.lines, steps, executor)))
       return false;
-    bytes.add(span.elements, spec, tally);
+    bytes.add(span.elements, spec, codec, tally);
     error += tally.squared_error;
   }
   if (bytes.bytes() > plan.room) return false;
@@ -122,6 +115,7 @@ struct Part {
   const std::uint8_t* from;
   std::size_t bytes, elements;
   SpanTallies tallies;
+  CodecSpec codec;  // it was coded with; the width does not matter
 };
 
 // The spans of a payload, patches and sides included. Empty if it is damaged.
@@ -131,7 +125,7 @@ std::vector<Part> parts_of(const BlockForm& form, const std::uint8_t* payload,
   if (form.shape == BlockShape::kSingle) {
     if (form.spans != 1 || block_bytes % size != 0 || block_bytes / size != form.elements)
       return {};
-    return {{payload, payload_bytes, block_bytes / size, {}}};
+    return {{payload, payload_bytes, block_bytes / size, {}, {}}};
   }
   TableHeader header{};
   if (form.shape != BlockShape::kTable || form.spans > kMostSpans ||
@@ -147,7 +141,7 @@ std::vector<Part> parts_of(const BlockForm& form, const std::uint8_t* payload,
         e.offset % kAlign != 0 || e.offset > payload_bytes ||
         e.payload_bytes > payload_bytes - e.offset)
       return {};
-    parts[i] = {payload + e.offset, e.payload_bytes, (e.end - e.begin) / size, {}};
+    parts[i] = {payload + e.offset, e.payload_bytes, (e.end - e.begin) / size, {}, {}};
   }
   return parts;
 }
@@ -181,11 +175,14 @@ bool tally_part(const BlockForm& form, const BlockSpec& asked, const Patch& patc
   Header header;
   std::memcpy(&header, part.from, sizeof header);
   const ExactElements exact(patch.runs, patch.lines);
+  part.codec = asked.codec();
   switch (static_cast<PayloadKind>(header.kind)) {
     case PayloadKind::kGrouped: {
       const std::optional<GroupedSections> sections = read_sections(header, part.from);
-      return sections && !sections->transformed && form.bits != 0 &&
-             tally_payload(*sections, asked, exact, kCostWidths, part.tallies);
+      if (!sections) return false;
+      part.codec = spec_of_payload(*sections, part.codec);
+      return tally_payload(*sections, part.codec, sides_beside(asked), exact, kCostWidths,
+                           part.tallies);
     }
     case PayloadKind::kConstant:
       for (SpanTally& tally : part.tallies) tally.groups = tally.constant_groups = 1;
@@ -194,11 +191,12 @@ bool tally_part(const BlockForm& form, const BlockSpec& asked, const Patch& patc
       const Span span{part.from + kHeaderBytes, part.elements, form.type};
       if (header.payload_bytes - kHeaderBytes != span.bytes()) return false;
       for (std::size_t w = 0; w < kWidths; ++w) {
-        const BlockSpec spec = at_width(asked, kCostWidths[w]);
-        const Request request(span, spec.codec(), 0);
+        const CodecSpec codec = at_width(part.codec, kCostWidths[w]);
+        const Request request(span, codec, 0);
         if (request.grouped_pays(request.layout())) {
-          part.tallies[w] = tally_values(span, spec, exact, serial_executor(), nullptr);
-          part.tallies[w].counted_escapes = count_escapes(span, spec.codec(), 0, serial_executor());
+          part.tallies[w] =
+              tally_values(span, codec, sides_beside(asked), exact, serial_executor(), nullptr);
+          part.tallies[w].counted_escapes = count_escapes(span, codec, 0, serial_executor());
         }
       }
       return true;
@@ -247,9 +245,9 @@ bool is_worth_it(const BlockForm& form, const std::vector<Part>& parts, std::siz
                  const BlockSpec& spec, unsigned escape_64ths, std::size_t block_bytes) noexcept {
   std::size_t room = align_up(form.patch_bytes) +
                      (form.shape == BlockShape::kSingle ? 0 : table_bytes(form.spans));
-  CodecSpec codec = spec.codec();
-  codec.escape_64ths = static_cast<std::uint8_t>(escape_64ths);
   for (const Part& part : parts) {
+    CodecSpec codec = at_width(part.codec, spec.bits);
+    codec.escape_64ths = static_cast<std::uint8_t>(escape_64ths);
     const GroupedLayout layout = request_for(part.elements, codec, spec.type).layout();
     room += align_up(payload_bound(codec, spec.type, part.elements) +
                      near_zero_section(layout, part.tallies[w])) +
@@ -262,7 +260,7 @@ bool is_possible(const BlockForm& form, const std::vector<Part>& parts, std::siz
                  const BlockSpec& spec, std::size_t block_bytes) noexcept {
   if (spec.width() != spec.bits || !is_worth_it(form, parts, w, spec, 1, block_bytes)) return false;
   const bool few_escapes = std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
-    const Request request = request_for(part.elements, spec.codec(), spec.type);
+    const Request request = request_for(part.elements, at_width(part.codec, spec.bits), spec.type);
     return part.tallies[w].escapes <= request.escape_limit(request.layout());
   });
   if (few_escapes || spec.steps == Steps::kAny) return few_escapes;
@@ -275,8 +273,7 @@ bool is_possible(const BlockForm& form, const std::vector<Part>& parts, std::siz
 std::optional<WidthCosts> width_costs(const BlockForm& form, const void* payload,
                                       std::size_t payload_bytes, std::size_t block_bytes,
                                       const BlockSpec& asked) {
-  if (!can_have_costs(asked) || asked.type != form.type || form.bits == 0 || form.only_sides != 0 ||
-      form.transform != Transform::kNone)
+  if (!can_have_costs(asked) || asked.type != form.type || form.bits == 0 || form.only_sides != 0)
     return std::nullopt;
   std::vector<Part> parts =
       parts_of(form, static_cast<const std::uint8_t*>(payload), payload_bytes, block_bytes);
@@ -295,7 +292,7 @@ std::optional<WidthCosts> width_costs(const BlockForm& form, const void* payload
     costs[w].possible = true;
     PayloadBytes bytes(form.shape == BlockShape::kSingle, parts.size(), form.patch_bytes);
     for (const Part& part : parts) {
-      bytes.add(part.elements, spec, part.tallies[w]);
+      bytes.add(part.elements, spec, at_width(part.codec, spec.bits), part.tallies[w]);
       costs[w].squared_error += part.tallies[w].squared_error;
     }
     costs[w].payload_bytes = own ? payload_bytes : bytes.bytes();

@@ -33,13 +33,13 @@ using WidthCosts = std::array<WidthCost, kCostWidths.size()>;
 //   block_bytes    of the block
 //   asked          the spec that the block was planned with; its bits do not matter
 // The width of the payload is always possible, and has its bytes. Values are assumed to be even
-// within a code of that width (group_costs.h). At one bit the zeros are unknown. Exact lines are
-// those of the payload's patch at every width: at fewer bits there may be more.
+// within a code of that width (group_costs.h), and rotated ones Gaussian. At one bit the zeros are
+// unknown. Exact lines are those of the payload's patch at every width: at fewer bits there may be
+// more. Exponents, kept zeros and the rotation are those of the payload.
 //
 // Empty for payloads that are damaged or have no codes: exact ones, sides only, sizes only. (Ask
-// with the values.) Empty also where groups are transformed, or spans were repeated
-// (BlockPlan::tiles). Throws std::bad_alloc. Reads metadata and codes once, in the calling thread,
-// with about 80 KiB of its stack.
+// with the values.) Empty also where spans were repeated (BlockPlan::tiles). Throws std::bad_alloc.
+// Reads metadata and codes once, in the calling thread, with about 80 KiB of its stack.
 [[nodiscard]] std::optional<WidthCosts> width_costs(const BlockForm& form, const void* payload,
                                                     std::size_t payload_bytes,
                                                     std::size_t block_bytes,
@@ -47,8 +47,7 @@ using WidthCosts = std::array<WidthCost, kCostWidths.size()>;
 
 // From the values, as plan_block() and the encoder see them: each of up to six widths is planned,
 // thoroughly where a quick plan would be refused, and its groups are coded. Bytes and possible are
-// exact. Empty if these are no floats whose values are kept, or are transformed. Throws
-// std::bad_alloc.
+// exact. Empty if these are no floats whose values are kept. Throws std::bad_alloc.
 [[nodiscard]] std::optional<WidthCosts> width_costs(const BlockSource& source,
                                                     const BlockSpec& asked,
                                                     const Executor& executor);

@@ -119,9 +119,10 @@ float spread_of(const ApplyFunction& job, size_t group) {
   Metadata<T> metadata;
   memcpy(&metadata, static_cast<const uint8_t*>(job.metadata) + group * sizeof metadata,
          sizeof metadata);
-  if (kind_of<T>(metadata) != GroupKind::kRegular || is_zero_kept<T>(metadata)) return 0.0f;
-  const Dequantiser known = read_group<T>(metadata, job.bits);
-  float step = magnitude(known.step);
+  if (kind_of<T>(metadata) != GroupKind::kRegular) return 0.0f;
+  const Dequantiser known = read_group<T>(metadata, job.bits, job.zeros);
+  if (known.keep_zero) return 0.0f;
+  float step = magnitude(known.step) / job.divided_by;
   step = step < 2.0f ? step : 2.0f;
   return step * step * (known.dither ? 1.0f / 24.0f : 1.0f / 12.0f);  // else stochastic rounding
 }

@@ -1,9 +1,11 @@
 #include "compress/functions/functions.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <optional>
 
+#include "compress/exponents/group_exponents.h"
 #include "compress/float_types.h"
 #include "compress/format.h"
 #include "compress/grouped/group_math.h"
@@ -31,6 +33,39 @@ ApplyFunction application(Function function) noexcept {
                  : function == Function::kGeluTanh ? ApplyFunction::kGeluTanh
                                                    : ApplyFunction::kSilu;
   return job;
+}
+
+// Applies the function to decoded groups, which lie in job.target. Elements of parts have noise of
+// their own.
+//   noisy  the arguments have the noise that the metadata tell of
+void apply_to_decoded(const DecodeGroups& job, ElementType type, bool noisy, Function function) {
+  ApplyFunction apply = application(function);
+  const auto kernel = kernels().apply[static_cast<std::size_t>(type)];
+  apply.metadata = noisy ? job.metadata : nullptr;
+  apply.bits = job.bits;
+  apply.groups = job.groups;
+  apply.tail_elements = job.tail_elements;
+  apply.data = job.target;
+  apply.zeros = job.zeros;
+  if (!noisy || !job.exponents.any()) return kernel(apply);
+  const std::size_t groups = job.groups + (job.tail_elements != 0 ? 1 : 0);
+  const std::size_t size = element_size(type);
+  const std::uint64_t before = parts_before(job.exponents, job.first_group);
+  for (std::size_t g = 0; g < groups; ++g) {
+    const auto* const metadata = static_cast<const std::uint8_t*>(job.metadata) + 2 * size * g;
+    const std::uint64_t group = job.first_group + g;
+    const GroupExponents exponents(job.exponents,
+                                   job.parts + parts_before(job.exponents, group) - before, group,
+                                   g < job.groups ? kGroupElements : job.tail_elements);
+    exponents.each_run([&](int exponent, std::size_t begin, std::size_t end) {
+      apply.metadata = exponent == kZeroPart ? nullptr : metadata;
+      apply.divided_by = exponents.factor(begin);
+      apply.groups = (end - begin) / kGroupElements;
+      apply.tail_elements = (end - begin) % kGroupElements;
+      apply.data = static_cast<std::uint8_t*>(job.target) + (g * kGroupElements + begin) * size;
+      kernel(apply);
+    });
+  }
 }
 
 // Each function falls to its only minimum and rises from there.
@@ -122,20 +157,18 @@ class Comparison {
     job.target = words;
     if (!kernels().decode[T::kType](job)) return false;
     for (std::size_t e = 0; e < kGroupElements; ++e) arguments_[e] = T::to_float(words[e]);
-    ApplyFunction restore = application(function_);
-    restore.metadata = job.metadata;
-    restore.bits = job.bits;
-    restore.groups = 1;
-    restore.data = words;
-    kernels().apply[T::kType](restore);
+    apply_to_decoded(job, static_cast<ElementType>(T::kType), true, function_);
     for (std::size_t e = 0; e < kGroupElements; ++e) {
       restored_[e] = T::to_float(words[e]);
       results_[e] = T::to_float(all_[group * kGroupElements + e]);
     }
+    exponents_ = exponents_of_group(sections_, group);
+    for (std::size_t e = 0; e < kGroupElements; ++e)
+      parts_[e] = exponents_.is_zero(e) ? 0.0f : 1.0f / exponents_.factor(e);
     Metadata<T> metadata;
     std::memcpy(&metadata, job.metadata, sizeof metadata);
     if (kind_of<T>(metadata) != GroupKind::kRegular) return elements_agree({});
-    const Dequantiser known = read_group<T>(metadata, job.bits);
+    const Dequantiser known = read_group<T>(metadata, job.bits, job.zeros);
     if (!elements_agree(known)) return false;
     add_errors(known);
     return largest_agrees(known);
@@ -158,8 +191,8 @@ class Comparison {
     const float reach = magnitude(known.step) * (known.dither ? 0.502f : 1.004f);
     alignas(64) float low[kGroupElements], high[kGroupElements];
     for (std::size_t e = 0; e < kGroupElements; ++e) {
-      low[e] = arguments_[e] - reach;
-      high[e] = arguments_[e] + reach;
+      low[e] = arguments_[e] - reach * parts_[e];
+      high[e] = arguments_[e] + reach * parts_[e];
     }
     apply_exactly(low);
     apply_exactly(high);
@@ -168,7 +201,7 @@ class Comparison {
     for (std::size_t e = 0; e < kGroupElements; ++e) {
       const float x = arguments_[e];
       const float tolerance = Rounding<T>::kEach * (1.0f + magnitude(x));
-      const bool around = magnitude(x - minimum.argument) < reach;
+      const bool around = magnitude(x - minimum.argument) < reach * parts_[e];
       const float ends = low[e] < high[e] ? low[e] : high[e];
       const float least = around ? minimum.value : ends;
       const float most = low[e] < high[e] ? high[e] : low[e];
@@ -188,6 +221,7 @@ class Comparison {
 
   void add_errors(const Dequantiser& known) noexcept {
     Lanes errors, products, squares, magnitudes, arguments;
+    Lanes weights, noisy_squares, noisy_magnitudes;  // of squared steps
     for (std::size_t e = 0; e < kGroupElements; e += kLanes) {
       for (std::size_t l = 0; l < kLanes; ++l) {
         const float result = results_[e + l], error = result - restored_[e + l];
@@ -196,28 +230,32 @@ class Comparison {
         squares.lane[l] += result * result;
         magnitudes.lane[l] += magnitude(result);
         arguments.lane[l] += magnitude(arguments_[e + l]);
+        const float weight = parts_[e + l] * parts_[e + l];
+        weights.lane[l] += weight;
+        noisy_squares.lane[l] += weight * result * result;
+        noisy_magnitudes.lane[l] += weight * magnitude(result);
       }
     }
     const double step_square = square(known.step);
     const double bend = step_square * (known.dither ? 1.0 / 24 : 1.0 / 12) * kBend;
     const double rounding = double{Rounding<T>::kEach} * (1 + arguments.sum() / kGroupElements);
-    const double variance =
-        step_square * (known.dither ? 1.0 / 12 : 1.0 / 4) * square(kSteepest) + rounding * rounding;
+    const double variance = step_square * (known.dither ? 1.0 / 12 : 1.0 / 4) * square(kSteepest);
     // The part of the mean error that is left grows with the step, to half of it at step 2; in a
     // group that keeps zero all of it is left. The functions of noisy arguments are off by
     // 1e-4 (1 + |x|).
-    const double left = known.keep_zero ? 1 : 0.05 + step_square / 8;
-    const double drift = left * bend + 1e-4 * (1 + arguments.sum() / kGroupElements);
+    const double left = (known.keep_zero ? 1 : 0.05 + step_square / 8) * bend;
+    const double off = 1e-4 * (1 + arguments.sum() / kGroupElements);
     errors_.sum += errors.sum();
-    errors_.variance += variance * kGroupElements;
-    errors_.drift += drift * kGroupElements;
+    errors_.variance += variance * weights.sum() + rounding * rounding * kGroupElements;
+    errors_.drift += left * weights.sum() + off * kGroupElements;
     products_.sum += products.sum();
-    products_.variance += variance * squares.sum();
-    products_.drift += drift * magnitudes.sum();
+    products_.variance += variance * noisy_squares.sum() + rounding * rounding * squares.sum();
+    products_.drift += left * noisy_magnitudes.sum() + off * magnitudes.sum();
   }
 
   // True if the largest result is the function of the largest argument. That argument is known
-  // exactly, and so is its result if the argument is above zero.
+  // exactly, and so is its result if the argument is above zero. With exponents, the largest one is
+  // so before it is divided, and may be any of those with the highest code.
   bool largest_agrees(const Dequantiser& known) noexcept {
     float lows[kLanes], highs[kLanes];
     std::memcpy(lows, results_, sizeof lows);
@@ -241,15 +279,28 @@ class Comparison {
     const float argument = known.anchor + known.step * codes;
     if (known.step < 0.0f || !(argument > 0.0f)) return true;
     compared_ = true;
-    float expected = argument;
-    apply_function(&expected, 1, ElementType::kFloat32, function_, serial_executor());
-    return magnitude(high - expected) <= Rounding<T>::kLargest * (1.0f + argument);
+    // `part`: of the group's step.
+    const auto is_result = [&](float result, float part) {
+      float expected = argument * part;
+      apply_function(&expected, 1, ElementType::kFloat32, function_, serial_executor());
+      return magnitude(result - expected) <= Rounding<T>::kLargest * (1.0f + argument) * part;
+    };
+    if (!exponents_.any()) return is_result(high, 1.0f);
+    // 16-bit types round a step up, so codes may fall short of the highest.
+    const float least = argument - known.step * (0.75f + (T::kType == 0 ? 0.0f : codes / 64));
+    bool agrees = false;
+    for (std::size_t e = 0; e < kGroupElements && !agrees; ++e)
+      agrees = arguments_[e] >= least * parts_[e] && !exponents_.is_zero(e) &&
+               is_result(results_[e], parts_[e]);
+    return agrees;
   }
 
   const GroupedSections& sections_;
   const Function function_;
   const Word* const all_;
-  alignas(64) float arguments_[kGroupElements];  // of the group looked at, as restored
+  GroupExponents exponents_;                     // of the group looked at
+  alignas(64) float parts_[kGroupElements];      // of the group's step: the elements' own steps
+  alignas(64) float arguments_[kGroupElements];  // as restored
   alignas(64) float restored_[kGroupElements];   // the function of them
   alignas(64) float results_[kGroupElements];    // the saved results
   ErrorSum errors_, products_;                   // of errors, and of errors times results
@@ -273,14 +324,8 @@ bool looks_like_result(const GroupedSections& sections, Function function,
 
 void apply_to_block(const GroupedSections& sections, const DecodeGroups& job,
                     Function function) noexcept {
-  ApplyFunction apply = application(function);
-  apply.metadata =
-      sections.transformed || sections.near_zero.counts != nullptr ? nullptr : job.metadata;
-  apply.bits = job.bits;
-  apply.groups = job.groups;
-  apply.tail_elements = job.tail_elements;
-  apply.data = job.target;
-  kernels().apply[sections.header.type](apply);
+  apply_to_decoded(job, static_cast<ElementType>(sections.header.type),
+                   !sections.transformed && sections.near_zero.counts == nullptr, function);
 }
 
 Status apply_to_groups(const Header& header, const std::uint8_t* payload, void* target,

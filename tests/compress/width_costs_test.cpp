@@ -175,8 +175,7 @@ TEST(WidthCosts, ThereAreNoneOfWhatHasNoCodes) {
   const BlockSpec sides{.type = c.spec.type,
                         .kept = Kept::kSides,
                         .sides = {Sides::Kind::kClosed, false, 0, INFINITY}};
-  const BlockSpec transformed{.type = c.spec.type, .bits = 4, .transform = Transform::kHadamard};
-  for (const BlockSpec& spec : {BlockSpec{.type = ElementType::kInt32}, sides, transformed,
+  for (const BlockSpec& spec : {BlockSpec{.type = ElementType::kInt32}, sides,
                                 BlockSpec{.type = c.spec.type, .kept = Kept::kNothing}}) {
     EXPECT_FALSE(width_costs(c.source(), spec, serial_executor()));
     if (const std::optional<NoisePayload> payload = noise_payload(c.source(), spec, 5)) {
