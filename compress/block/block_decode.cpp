@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "compress/block/block_layout.h"
+#include "compress/block/span_costs.h"
 #include "compress/codec.h"
 #include "compress/format.h"
 #include "compress/functions/functions.h"
@@ -158,6 +159,22 @@ bool may_apply(const BlockForm& form, Recomputed how) noexcept {
 }
 
 }  // namespace
+
+CodecSpec codec_of_payload(const BlockForm& form, const void* payload, std::size_t payload_bytes,
+                           const CodecSpec& asked) noexcept {
+  SpanPart part{static_cast<const std::byte*>(payload), payload_bytes, nullptr,
+                form.elements * element_size(form.type), form.nonce};
+  SpanPart sides{};
+  Header header;
+  if (form.shape != BlockShape::kSingle || !skip_patch(form, part) ||
+      !split_sides(form, part, &sides) || !has_form(form, part, form.elements))
+    return asked;
+  std::memcpy(&header, part.from, sizeof header);
+  if (static_cast<PayloadKind>(header.kind) != PayloadKind::kGrouped) return asked;
+  const std::optional<GroupedSections> sections =
+      read_sections(header, reinterpret_cast<const std::uint8_t*>(part.from));
+  return sections ? spec_of_payload(*sections, asked) : asked;
+}
 
 Status apply_block_function(const BlockForm& form, const void* payload, std::size_t payload_bytes,
                             void* target, std::size_t target_bytes, Recomputed how,

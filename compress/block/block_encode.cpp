@@ -183,8 +183,7 @@ BlockEncodeResult encode_block_in_place(void* data, std::size_t bytes, const Blo
   BlockEncodeResult result;
   const std::size_t elements = bytes / element_size(spec.type);
   if (plan.keeps_beside &&
-      (spec.transform != Transform::kNone ||
-       !keeps_sides({data, elements, spec.type}, spec.bits, spec.sides, executor)))
+      !keeps_sides({data, elements, spec.type}, plan.codec(), spec.sides, executor))
     return refused(Status::kNoRoom);
   const EncodeResult coded = encode_in_place(data, bytes, elements, spec.type, plan.codec(), nonce,
                                              executor, &result.statistics);

@@ -85,6 +85,12 @@ struct BlockEncodeResult {
                                   std::size_t payload_bytes, void* target, std::size_t target_bytes,
                                   const Executor& executor) noexcept;
 
+// The spec by which the values of an only span were coded: `asked`, but for its exponents, its
+// rotation and its kept zeros. `asked` for other payloads. The table lies in the payload.
+[[nodiscard]] CodecSpec codec_of_payload(const BlockForm& form, const void* payload,
+                                         std::size_t payload_bytes,
+                                         const CodecSpec& asked) noexcept;
+
 // As decode_block(), but writes `how.function` (not kNone) of each element. Returns kCorrupt also
 // if `how.type` is not the form's type, or only sides were kept.
 [[nodiscard]] Status decode_block_function(const BlockForm& form, const void* payload,

@@ -94,7 +94,7 @@ bool allow_escapes(const BlockSource& source, BlockPlan& plan, std::size_t* byte
   for (std::size_t i = 0; i < source.range_count; ++i) {
     const Span span = source.span(i, plan.spec.type);
     const std::size_t groups = ceil_divide(span.elements, kGroupElements);
-    const std::size_t escapes = count_escapes(span, plan.spec.codec(), 0, executor);
+    const std::size_t escapes = count_escapes(span, plan.codec(), 0, executor);
     *bytes += escapes * kGroupElements * element_size(span.type);
     if (escapes == 0 || (escapes == 1 && plan.spec.transform == Transform::kNone))
       continue;  // every payload may have one
@@ -156,11 +156,6 @@ void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Execu
     needs_all =
         needs_all || short_rows || has_even_column(span.data, span.elements, span.type, lines);
     plan.checks_lines = !needs_all && may_be_flat(span.elements, span.type, lines);
-    if (!needs_all) {
-      plan.lines = zero_rows(span.data, span.elements, span.type, lines);
-      if (!plan.lines.exact.empty())
-        plan.patch_bytes = patch_bytes(plan.lines, lines, span.elements, span.type);
-    }
   }
   if (needs_all) plan_thoroughly(source, plan, executor);
   plan.guesses = effort == Effort::kQuick &&
@@ -170,10 +165,17 @@ void look(const BlockSource& source, BlockPlan& plan, Effort effort, const Execu
 }  // namespace
 
 BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw, Effort effort,
-                     const Executor& executor) noexcept {
+                     const Executor& executor, const Scales& scales) noexcept {
   const std::size_t elements = source.elements(spec.type);
   BlockPlan plan{effort == Effort::kNone ? plan_closed_form(spec, elements, source.range_count)
                                          : plan_form(spec, {}, elements, source.range_count)};
+  if (plan.kind() == FormKind::kLossy && may_have_scales(plan.spec)) {
+    plan.scales = scales;
+    // A reader that normalises rows asks for noise of the row's own size. A channel that is large
+    // in a few rows only would have more in the others.
+    if (spec.lines.look > Look::kParts) plan.scales.table = nullptr;
+    if (scales.rotates) plan.spec.transform = Transform::kHadamardScaled;
+  }
   const bool any_size = copy_raw || plan.closed;
   if (plan.kind() == FormKind::kNothing) {
     plan.room = any_size || is_worth_having(kHeaderBytes, source.bytes) ? kHeaderBytes : 0;
@@ -191,6 +193,7 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
   if (plan.kind() == FormKind::kFloats && !plan.closed) {
     static_cast<FormPlan&>(plan) = plan_form(lossless(spec.type), {}, elements, source.range_count);
     plan.lines = {};
+    plan.scales = {};
     plan.patch_bytes = 0;
     plan.checks_lines = plan.guesses = false;
   }

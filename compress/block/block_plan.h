@@ -6,6 +6,7 @@
 
 #include "compress/block/block_source.h"
 #include "compress/block/form_plan.h"
+#include "compress/block/scales.h"
 
 namespace pleat::compress::block {
 
@@ -29,6 +30,7 @@ struct BlockPlan : FormPlan {
   bool tiles = false;             // spans of few elements are repeated: see plan_block()
   bool checks_lines = false;      // encoding finds out whether other lines are flat
   bool guesses = false;           // a thorough look may find what encoding refuses
+  Scales scales{};
 
   [[nodiscard]] CodecSpec codec() const noexcept {
     CodecSpec codec = spec.codec();
@@ -36,6 +38,15 @@ struct BlockPlan : FormPlan {
     codec.compact = !closed;
     codec.any_byte = any_byte;
     codec.force_raw = closed && kind() > FormKind::kLossy && !any_byte;
+    codec.zeros = scales.zeros;
+    if (scales.table != nullptr) {
+      Exponents& exponents = codec.exponents;
+      exponents.channels = spec.channels.count;
+      exponents.inner = spec.channels.inner;
+      exponents.table = scales.table->data();
+      exponents.base = scales.base;
+      if (exponents.row == 0) exponents.row = exponents.channels * exponents.inner;
+    }
     return codec;
   }
 };
@@ -44,12 +55,14 @@ struct BlockPlan : FormPlan {
 //   Where more than a 64th of the groups of a thorough look have too wide a step, up to a quarter
 //   are kept exact, or the width is raised to 4 or 8 bits: what takes least, exact lines counted.
 //   Where neither is enough, the block gets an exact plan.
+//   scales    of earlier values of the key; used where may_have_scales()
 //   copy_raw  (for debugging) a block without a shorter form is stored as it is; lossy spans of
 //             fewer than 1024 elements are repeated until they fill a few groups, and cut back when
 //             decoded, so that small tensors are really quantised
 // Plans a lossless payload if there is no memory for looking. Never throws.
 [[nodiscard]] BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy_raw,
                                    Effort effort = Effort::kQuick,
-                                   const Executor& executor = serial_executor()) noexcept;
+                                   const Executor& executor = serial_executor(),
+                                   const Scales& scales = {}) noexcept;
 
 }  // namespace pleat::compress::block

@@ -38,7 +38,9 @@ FormPlan plan_form(const BlockSpec& asked, const KeyLesson& lesson, std::size_t 
   const FormKind kind = plan.kind();
   if (kind == FormKind::kLossy) {
     spec.bits = std::max(spec.bits, lesson.least_bits);
-    if (spans != 1 || !has_lines_to_keep(elements, spec.type, spec.lines)) spec.lines = {};
+    const bool useful = has_lines_to_keep(elements, spec.type, spec.lines) ||
+                        (row_with_exponents(elements, spec.type, spec.lines) % kGroupElements != 0);
+    if (spans != 1 || !useful) spec.lines = {};
     plan.beside = sides_beside_values(spec.sides, spec.type);
     // What a rotation moves may be carried across any bound.
     plan.keeps_beside =
@@ -46,7 +48,7 @@ FormPlan plan_form(const BlockSpec& asked, const KeyLesson& lesson, std::size_t 
     const bool looks =
         spec.steps != Steps::kAny || spec.lines.look != Look::kNone || spec.near_zero;
     // More flat lines than there is room for would be lost.
-    const bool may_lose_lines = spec.lines.look > Look::kZeroRows;
+    const bool may_lose_lines = spec.lines.look > Look::kParts;
     plan.gated = !has_wide_groups(spec.bits) || may_lose_lines || (looks && !lesson.sure());
     plan.judged = plan.gated || looks || plan.beside.any();
   } else if (kind == FormKind::kBooleans) {
@@ -62,12 +64,11 @@ FormPlan plan_closed_form(const BlockSpec& asked, std::size_t elements,
                           std::size_t spans) noexcept {
   FormPlan plan = plan_form(asked, {}, elements, spans);
   BlockSpec& spec = plan.spec;
-  if (spec.near_zero || spec.steps == Steps::kExponent || spec.lines.look > Look::kZeroRows)
+  if (spec.near_zero || spec.steps == Steps::kExponent || spec.lines.look > Look::kParts)
     plan = plan_form(lossless(spec.type), {}, elements, spans);
   if (plan.kind() == FormKind::kLossy) {
     spec.bits = std::max<std::uint8_t>(spec.bits, spec.steps == Steps::kCurved ? 8 : 3);
     spec.steps = Steps::kAny;
-    spec.lines = {};
   }
   plan.any_byte = plan.kind() == FormKind::kBooleans;
   plan.judged = plan.gated = false;

@@ -12,8 +12,7 @@
 namespace pleat::compress::block {
 namespace {
 
-constexpr std::size_t kProbe = 16;  // elements of a row
-constexpr std::size_t kManyRows = 1024, kProbeEvery = 8;
+constexpr std::size_t kProbe = 16;       // elements of a row
 constexpr std::size_t kSamples = 64;     // rows of a matrix whose columns are looked at
 constexpr std::size_t kFewSamples = 16;  // rows that tell whether a column is even
 constexpr std::size_t kAhead = 8;        // rows
@@ -65,24 +64,8 @@ bool is_zero(const Values& values, std::size_t begin, std::size_t end) noexcept 
   return true;
 }
 
-template <class Values>
-std::vector<LineRun> find_zero_rows(const Values& values, std::size_t rows, std::size_t row) {
-  const auto zero = [&](std::size_t r) { return is_zero(values, r * row, (r + 1) * row); };
-  // Looking at every row would take 1 % of a step of a model of width 128. Padding covers many
-  // rows, so samples find it.
-  std::vector<LineRun> runs;
-  if (rows >= kManyRows) {
-    std::size_t probed = 0;
-    while (probed < rows && !zero(probed)) probed += kProbeEvery;
-    if (probed >= rows && !zero(rows - 1)) return runs;
-  }
-  for (std::size_t r = 0; r < rows; ++r)
-    if (zero(r)) append_line(runs, r, true);
-  return runs;
-}
-
 // Calls visit(row) for the flat ones among rows [from, to) that `known` lacks, in order, until it
-// returns false.
+// returns false. Rows of zeros are none: their parts come back exact.
 template <class Values, class Visit>
 void find_flat_rows(const Values& values, std::size_t elements, std::size_t row, std::size_t from,
                     std::size_t to, const std::vector<LineRun>& known,
@@ -111,7 +94,7 @@ void find_flat_rows(const Values& values, std::size_t elements, std::size_t row,
       step = std::max(step, steps[last]);
     const float least = kFlatBelowSteps * step;
     if (step == 0 || surely_spans(values, begin, least) || exact.find(r) != nullptr ||
-        !(range_of(values, begin, end) < least))
+        !(range_of(values, begin, end) < least) || is_zero(values, begin, end))
       continue;
     if (!visit(r)) return;
   }
@@ -214,13 +197,6 @@ bool may_be_flat(std::size_t elements, ElementType type, Lines lines) noexcept {
   return has_judged_rows(elements, type, lines) || has_judged_columns(elements, type, lines);
 }
 
-LinePlan zero_rows(const void* data, std::size_t elements, ElementType type, Lines lines) {
-  if (!has_zero_rows(elements, type, lines)) return {};
-  return {with_values(data, type, [&](const auto& values) {
-    return find_zero_rows(values, elements / lines.length, lines.length);
-  })};
-}
-
 bool has_even_column(const void* data, std::size_t elements, ElementType type,
                      Lines lines) noexcept {
   if (!has_judged_columns(elements, type, lines)) return false;
@@ -238,7 +214,7 @@ bool has_even_column(const void* data, std::size_t elements, ElementType type,
 
 LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Lines lines,
                     const std::vector<float>& steps) {
-  LinePlan plan = zero_rows(data, elements, type, lines);
+  LinePlan plan;
   if (!may_be_flat(elements, type, lines)) return plan;
   const std::size_t length = lines.length, rows = elements / length;
   with_values(data, type, [&](const auto& values) {
@@ -249,20 +225,10 @@ LinePlan flat_lines(const void* data, std::size_t elements, ElementType type, Li
       });
       return;
     }
-    std::vector<LineRun> all;
-    Known zeros(plan.exact);
-    std::size_t done = 0;  // rows up to here are in `all` if they are zero
-    const auto add_zeros = [&](std::size_t to) {
-      for (; done < to; ++done)
-        if (zeros.find(done) != nullptr) append_line(all, done, true);
-    };
-    find_flat_rows(values, elements, length, 0, rows, plan.exact, steps, [&](std::size_t r) {
-      add_zeros(r);
-      append_line(all, r, is_zero(values, r * length, (r + 1) * length));
+    find_flat_rows(values, elements, length, 0, rows, {}, steps, [&](std::size_t r) {
+      append_line(plan.exact, r, false);
       return true;
     });
-    add_zeros(plan.exact.empty() ? 0 : rows);
-    plan.exact = std::move(all);
   });
   return plan;
 }

@@ -36,18 +36,14 @@ struct LinePlan {
 [[nodiscard]] bool may_be_flat(std::size_t elements, compress::ElementType type,
                                Lines lines) noexcept;
 
-// A quick look: rows of zeros, all of them if samples find one (of 1024 rows or more every eighth
-// is sampled). Throws std::bad_alloc.
-[[nodiscard]] LinePlan zero_rows(const void* data, std::size_t elements, compress::ElementType type,
-                                 Lines lines);
 // Whether some column is the same in each of 16 rows: flat_lines() is then worth its time.
 [[nodiscard]] bool has_even_column(const void* data, std::size_t elements,
                                    compress::ElementType type, Lines lines) noexcept;
 
-// The lines that must come back exact: flat ones and zeros. `steps`: of each group of 256
-// elements, 0 where it comes back exact. Rows of zeros are found as by zero_rows(), and where they
-// are flat. A column is held against the root mean square of the steps that its elements meet: the
-// sums down a column average their noise. NaN counts for no range. Throws std::bad_alloc.
+// The lines that must come back exact: flat rows, but those of zeros, which their parts restore;
+// flat columns. `steps`: of each group of 256 elements, 0 where it comes back exact. A column is
+// held against the root mean square of the steps that its elements meet: the sums down a column
+// average their noise. NaN counts for no range. Throws std::bad_alloc.
 [[nodiscard]] LinePlan flat_lines(const void* data, std::size_t elements,
                                   compress::ElementType type, Lines lines,
                                   const std::vector<float>& steps);

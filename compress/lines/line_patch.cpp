@@ -99,8 +99,7 @@ std::size_t check_patch(const void* patch, std::size_t bytes, std::size_t target
   PatchHeader header{};
   if (!is_patch(patch, bytes) || bytes < sizeof header) return 0;
   std::memcpy(&header, patch, sizeof header);
-  const bool sound = (header.look == Look::kZeroRows || header.look == Look::kRows ||
-                      header.look == Look::kColumns) &&
+  const bool sound = (header.look == Look::kRows || header.look == Look::kColumns) &&
                      (header.item == 2 || header.item == 4) && header.reserved == 0 &&
                      header.length >= 2 && target_bytes != 0 &&
                      target_bytes % (std::size_t{header.item} * header.length) == 0 &&

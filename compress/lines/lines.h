@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compress/exponents/exponents.h"
 #include "compress/host_device.h"
 #include "compress/types.h"
 
@@ -17,8 +18,8 @@ inline constexpr float kFlatBelowSteps = 4;
 
 enum class Look : std::uint8_t {
   kNone,
-  kZeroRows,  // only rows of zeros, as padding and masks leave
-  kRows,
+  kParts,  // no line comes back exact, but parts of rows have exponents (exponents.h)
+  kRows,   // likewise, and flat rows come back exact
   kColumns,
 };
 
@@ -37,12 +38,15 @@ struct Lines {
   return is_floating(type) && lines.look != Look::kNone && lines.length >= 2 &&
          elements % lines.length == 0 && elements / lines.length < kMostLines;
 }
-// Rows that follow their own groups are told from no others, and their zeros are exact.
-[[nodiscard]] constexpr bool has_zero_rows(std::size_t elements, ElementType type,
-                                           Lines lines) noexcept {
+// Elements of a row whose parts have exponents; 0: there are none.
+[[nodiscard]] constexpr std::uint32_t row_with_exponents(std::size_t elements, ElementType type,
+                                                         Lines lines) noexcept {
   return has_lines(elements, type, lines) && lines.look != Look::kColumns &&
-         lines.length % kGroupElements != 0;
+                 lines.length >= kFewestOfPart
+             ? lines.length
+             : 0;
 }
+// Rows that are whole groups are not judged: their noise follows their own range.
 [[nodiscard]] constexpr bool has_judged_rows(std::size_t elements, ElementType type,
                                              Lines lines) noexcept {
   return has_lines(elements, type, lines) && lines.look == Look::kRows &&
@@ -56,7 +60,7 @@ struct Lines {
 // False if no line of the tensor could have to come back exact.
 [[nodiscard]] constexpr bool has_lines_to_keep(std::size_t elements, ElementType type,
                                                Lines lines) noexcept {
-  return has_zero_rows(elements, type, lines) || has_judged_columns(elements, type, lines);
+  return has_judged_rows(elements, type, lines) || has_judged_columns(elements, type, lines);
 }
 
 // Whether a line of `range` is flat beside a step.

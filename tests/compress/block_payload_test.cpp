@@ -510,7 +510,7 @@ std::vector<std::pair<Coded, std::size_t>> samples() {
   add(data, {}, {type, 4});
   add(data, {{0, 2000}, {2002, 2004}, {2500, 5998}}, {type, 4});
   Bytes lines = gaussian(type, 3000);
-  scale_line(type, lines, 30, false, 5, 0);
+  scale_line(type, lines, 30, false, 5, 1e-4);
   scale_line(type, lines, 30, false, 9, 1e-3);
   add(lines, {}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
   add(lines, {{60, 5940}}, {.type = type, .bits = 4, .lines = {Look::kRows, 30}});
@@ -1021,7 +1021,7 @@ TEST(BlockDamage, MutatedPayloadsNeverReachOutside) {
 TEST(BlockFunction, IsThatOfTheRestoredValues) {
   const ElementType type = ElementType::kFloat32;
   Bytes lines = gaussian(type, 3000);
-  scale_line(type, lines, 30, false, 5, 0);
+  scale_line(type, lines, 30, false, 5, 1e-4);
   const Bytes few = gaussian(type, 100), data = gaussian(type, 5000);
   for (const Function function : {Function::kGelu, Function::kGeluTanh, Function::kSilu}) {
     // Exact lines, a tile, a table: the function of what decode_block() gives, as it is.
@@ -1077,7 +1077,7 @@ TEST(BlockFunction, OfAnotherTypeOrNoneIsRefused) {
 TEST(BlockFunction, ResultsAreRecognisedBehindExactLinesToo) {
   const ElementType type = ElementType::kFloat32;
   Bytes data = gaussian(type, 300 * 40);
-  scale_line(type, data, 300, false, 7, 0);
+  scale_line(type, data, 300, false, 7, 1e-4);
   Bytes results(data.size());
   std::memcpy(results.data(), data.data(), data.size());
   apply_function(results.data(), 300 * 40, type, Function::kGelu, serial_executor());
@@ -1125,7 +1125,7 @@ TEST(BlockFunction, ResultsAreNotComparedWithWhatLiesBeyondThePayload) {
 TEST(BlockWords, ComeBackFromTheirPacking) {
   for (const Transform transform :
        {Transform::kNone, Transform::kHadamard, Transform::kHadamardScaled}) {
-    for (const Look look : {Look::kNone, Look::kZeroRows, Look::kRows, Look::kColumns}) {
+    for (const Look look : {Look::kNone, Look::kParts, Look::kRows, Look::kColumns}) {
       const BlockSpec spec{.type = ElementType::kFloat16,
                            .bits = 8,
                            .steps = look == Look::kRows ? Steps::kExponent : Steps::kAny,

@@ -122,10 +122,11 @@ Bytes restored(const NoiseCase& c, unsigned bits) {
   return to;
 }
 
-// The device keeps flat lines beside the codes, and codes elements near zero among the others.
+// The device keeps flat lines beside the codes, codes elements near zero among the others, and has
+// no noise of parts with exponents.
 bool codes_alike(const NoiseCase& c, unsigned bits) {
   const bool refused = bits < 3 && (c.name == "many not finite" || c.name == "masked scores");
-  return !c.spec.near_zero && c.spec.lines.look <= Look::kZeroRows && !refused;
+  return !c.spec.near_zero && c.spec.lines.look == Look::kNone && !refused;
 }
 
 // By more than the rounding of sums: a few units in the last place of the group's largest element.

@@ -133,7 +133,7 @@ std::vector<BlockCase> block_cases() {
         far_out(type, 3));
     add(of + "rows", {.type = type, .bits = 4, .lines = {Look::kRows, 300}},
         lined(type, 90, 300, false));
-    add(of + "zero-rows", {.type = type, .bits = 2, .lines = {Look::kZeroRows, 40}},
+    add(of + "zero-rows", {.type = type, .bits = 2, .lines = {Look::kParts, 40}},
         lined(type, 1500, 40, false));
     add(of + "columns", {.type = type, .bits = 4, .lines = {Look::kColumns, 70}},
         lined(type, 400, 70, true));

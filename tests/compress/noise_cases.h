@@ -71,6 +71,7 @@ class NoiseCases {
     add("all negative", [&](std::size_t) { return -std::exp(normal()); });
     add("zeros and below", [&](std::size_t) { return std::min(normal(), 0.0); });
     add("far from zero", [&](std::size_t) { return 100 + normal(); });
+    add("two clusters", [&](std::size_t e) { return (e % 3 == 0 ? 0.64 : 1) * (100 + normal()); });
     add("near zero", [&](std::size_t) { return std::fabs(normal()) + 1e-3; });
     add("sigmoid", [&](std::size_t) { return 1 / (1 + std::exp(-2 * normal())); });
     add("outliers", [&](std::size_t e) { return normal() * (e % 200 == 7 ? 30 : 1); });
@@ -118,7 +119,7 @@ class NoiseCases {
     const float infinite = INFINITY;
     add(
         "padded rows", [&](std::size_t e) { return e / 100 % 10 < 4 ? 0.0 : normal(); }, 20000)
-        .spec.lines = {Look::kZeroRows, 100};
+        .spec.lines = {Look::kParts, 100};
     add(
         "flat rows", [&](std::size_t e) { return normal() * (e / 100 % 10 == 4 ? 1e-3 : 1); },
         20000)
@@ -188,6 +189,9 @@ inline test::Bytes copy_of(const test::Bytes& data) {
   test::Bytes copy(data.size());
   std::memcpy(copy.data(), data.data(), data.size());
   return copy;
+}
+inline bool same(const test::Bytes& a, const test::Bytes& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
 }
 inline NoiseCase copy_of(const NoiseCase& c) { return {c.name, c.spec, copy_of(c.data), c.ranges}; }
 

@@ -200,7 +200,7 @@ inline unsigned check_asides(KernelLauncher& launcher, void* stream, unsigned* c
     for (const AsideCase& one : {AsideCase{type, Look::kRows, 40, 96},
                                  {type, Look::kRows, 999, 5001},
                                  {type, Look::kRows, 30'000, 97},
-                                 {type, Look::kZeroRows, 900, 100},
+                                 {type, Look::kParts, 900, 100},
                                  {type, Look::kColumns, 50, 96},
                                  {type, Look::kColumns, 20'000, 64},
                                  {type, Look::kColumns, 1000, 2049}})

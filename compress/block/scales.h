@@ -1,0 +1,39 @@
+// How the values of a key differ in size, as an older tensor of the key has shown: by channel, by
+// the tails of their groups, by zeros. The forms that suit them need no look at the values then.
+// Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "compress/block/block_spec.h"
+#include "compress/types.h"
+
+namespace pleat::compress::block {
+
+struct Scales {
+  // Exponents of the channels (exponents.h); null where these are about alike.
+  std::shared_ptr<const std::vector<std::int8_t>> table;
+  std::int8_t base = 0;  // the entry of channels of the usual size
+  // Groups are so wide that rotating them makes less noise.
+  bool rotates = false;
+  // Many elements are zeros: groups of both signs keep them.
+  bool zeros = false;
+
+  [[nodiscard]] bool any() const noexcept { return table != nullptr || rotates || zeros; }
+};
+
+// Whether the values of such a block may be coded by their scales: any noise that is small beside
+// them is harmless. Not where their absolute error counts, nor their sides.
+[[nodiscard]] constexpr bool may_have_scales(const BlockSpec& spec) noexcept {
+  return is_floating(spec.type) && spec.kept == Kept::kValues && spec.bits != 0 &&
+         spec.steps == Steps::kAny && !spec.near_zero && !spec.sides.any();
+}
+
+// Measures a sample of a span's values: at most 256 rows, and 64 groups.
+//   before  the last answer, for a decision that is about as good either way
+// Throws std::bad_alloc.
+[[nodiscard]] Scales measure_scales(const Span& span, const BlockSpec& spec, const Scales& before);
+
+}  // namespace pleat::compress::block
