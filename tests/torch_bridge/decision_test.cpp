@@ -18,7 +18,7 @@ using compress::block::Steps;
 
 Decision four_bits() {
   Decision decision = Decision::ask(ElementType::kFloat32, Why::kBits, 4);
-  decision.choice.lines = {Look::kZeroRows, 512};
+  decision.choice.lines = {Look::kParts, 512};
   decision.whole = true;
   return decision;
 }

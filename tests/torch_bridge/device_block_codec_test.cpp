@@ -528,14 +528,14 @@ TEST_F(DeviceBlockCodecTest, FlatLinesAndRowsOfZerosComeBackBitForBit) {
   std::uint64_t key = 0;
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16}) {
     for (const Sheet& sheet : {Sheet{.flat = every(2, 11), .zero = {5, 6, 60}},
-                               Sheet{.look = Look::kZeroRows, .zero = {0, 7, 8, 9, 63}},
+                               Sheet{.look = Look::kParts, .zero = {0, 7, 8, 9, 63}},
                                Sheet{.look = Look::kColumns, .flat = every(2, 20)}}) {
       ++key;
       const Bytes source = sheet.values(type);
       device_.launches.clear();
       const Coded queued = encode(sheet.spec(type), source, key);
       ASSERT_EQ(queued.result.status, CodecStatus::kQueued) << "the first of a key is looked at";
-      if (sheet.look == Look::kZeroRows) {
+      if (sheet.look == Look::kParts) {
         EXPECT_EQ(queued.form().most_lines, 0u) << "zeros need no bytes";
       }
       EXPECT_EQ(device_.launches.size(), sheet.look == Look::kColumns ? 3u : 2u);
@@ -546,7 +546,7 @@ TEST_F(DeviceBlockCodecTest, FlatLinesAndRowsOfZerosComeBackBitForBit) {
       EXPECT_EQ(sheet.wrong(source, restored(first), type), "");
       Coded second = encode(sheet.spec(type), source, key);
       device_.run();
-      if (sheet.look == Look::kZeroRows) {
+      if (sheet.look == Look::kParts) {
         ASSERT_EQ(second.result.status, CodecStatus::kOk) << "then the key is sure";
       } else {
         ASSERT_EQ(second.result.status, CodecStatus::kQueued)

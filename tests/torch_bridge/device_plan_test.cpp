@@ -44,9 +44,9 @@ const Row kRows[] = {
     {{.type = kF32, .bits = 4, .lines = {Look::kColumns, 64}},
      {kLossy, 4, 0, Look::kColumns},
      {kFloats}},
-    {{.type = kF32, .bits = 4, .lines = {Look::kZeroRows, 64}},
-     {kLossy, 4, 0, Look::kZeroRows},
-     {kLossy, 4}},
+    {{.type = kF32, .bits = 4, .lines = {Look::kParts, 64}},
+     {kLossy, 4, 0, Look::kParts},
+     {kLossy, 4, 0, Look::kParts}},
     {{.type = kF32, .bits = 4, .lines = {Look::kRows, 256}}, {kLossy, 4}, {kLossy, 4}},
     {{.type = kF32, .bits = 4, .lines = {Look::kRows, 100}}, {kLossy, 4}, {kLossy, 4}},
     {{.type = kF32, .bits = 4, .sides = kSignOfRelu}, {kLossy, 4, 1}, {kLossy, 4, 1}},
@@ -100,7 +100,7 @@ TEST(OnePlan, HostAndDeviceMakeAPayloadOfTheSameParts) {
       EXPECT_EQ(device->form.kind, parts.kind);
       EXPECT_EQ(device->form.bits, parts.bits);
       EXPECT_EQ(device->form.side_bits, parts.kind == kSides ? 2 : parts.beside);
-      EXPECT_EQ(device->form.look, parts.look);
+      EXPECT_EQ(device->form.look, closed ? Look::kNone : parts.look);
       EXPECT_EQ(device->form.most_near_zero != 0, spec.near_zero && parts.kind == kLossy);
       EXPECT_EQ(host.spec, device->spec);
       EXPECT_EQ(host.beside, device->beside);

@@ -22,14 +22,15 @@ using namespace compress::block;
 // A request in the words of compress/block/, and the findings about its values. Throws
 // std::bad_alloc.
 struct Details final : allocator::EncodePlan::Details {
-  Details(const EncodeRequest& request, bool copy_raw, const compress::Executor& executor)
+  Details(const EncodeRequest& request, const Scales& scales, bool copy_raw,
+          const compress::Executor& executor)
       : ranges(block_ranges(request.ranges, request.range_count)),
         source{request.source, request.source_bytes, ranges.data(), ranges.size()},
         plan(plan_block(source, BlockSpec::unpack(request.choice.words), copy_raw,
                         request.closed     ? Effort::kNone
                         : request.thorough ? Effort::kThorough
                                            : Effort::kQuick,
-                        executor)) {}
+                        executor, scales)) {}
 
   std::vector<compress::block::ByteRange> ranges;
   BlockSource source;
@@ -87,7 +88,7 @@ allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept 
     return plan;
   }
   try {
-    auto found = std::make_unique<Details>(request, copy_raw(), executor_);
+    auto found = std::make_unique<Details>(request, scales_of(request), copy_raw(), executor_);
     plan.room = found->plan.room;
     plan.in_place = found->plan.in_place;
     plan.details = std::move(found);
@@ -97,6 +98,20 @@ allocator::EncodePlan CodecAdapter::plan(const EncodeRequest& request) noexcept 
     totals_.add_kept_raw(request.source_bytes);
   }
   return plan;
+}
+
+// A closed request has no values yet, and must not depend on others.
+Scales CodecAdapter::scales_of(const EncodeRequest& request) noexcept {
+  const BlockSpec spec = BlockSpec::unpack(request.choice.words);
+  if (request.closed || request.range_count != 1 || !may_have_scales(spec)) return {};
+  const allocator::ByteRange& range = request.ranges[0];
+  const std::size_t size = element_size(spec.type);
+  if (range.begin % size != 0 || (range.end - range.begin) % size != 0) return {};
+  return scales_.of(request.key, request.choice, [&](const Scales& before) {
+    return measure_scales({static_cast<const std::byte*>(request.source) + range.begin,
+                           (range.end - range.begin) / size, spec.type},
+                          spec, before);
+  });
 }
 
 std::size_t CodecAdapter::expected_bytes(const EncodeRequest& request,
@@ -150,7 +165,9 @@ CodecStatus CodecAdapter::decode(const DecodeRequest& request) noexcept {
     const std::vector<compress::block::ByteRange> ranges =
         block_ranges(payload.ranges, payload.range_count);
     const BlockSource source{request.target, request.target_bytes, ranges.data(), ranges.size()};
-    if (!disturb_block(request.target, source, noise.choice, noise.how, executor_)) {
+    compress::CodecSpec codec = noise.choice.codec();
+    if (payload.data != nullptr) codec = codec_of_payload(form, payload.data, payload.bytes, codec);
+    if (!disturb_block(request.target, source, noise.choice, codec, noise.how, executor_)) {
       return CodecStatus::kFailed;
     }
   } catch (...) {

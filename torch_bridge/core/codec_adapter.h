@@ -11,6 +11,7 @@
 #include "compress/block/block_payload.h"
 #include "compress/block/disturb.h"
 #include "torch_bridge/core/codec_totals.h"
+#include "torch_bridge/core/key_scales.h"
 
 namespace pleat::bridge {
 
@@ -56,11 +57,13 @@ class CodecAdapter final : public allocator::BlockCodec {
   allocator::EncodeResult finish(const allocator::EncodeRequest& request,
                                  const compress::block::BlockPlan& plan,
                                  const compress::block::BlockEncodeResult& result) noexcept;
+  [[nodiscard]] compress::block::Scales scales_of(const allocator::EncodeRequest& request) noexcept;
   [[nodiscard]] bool copy_raw() const noexcept { return copy_raw_.load(std::memory_order_relaxed); }
 
   compress::Executor executor_;
   std::atomic<bool> copy_raw_;
   CodecTotals totals_;
+  KeyScales scales_;
 };
 
 }  // namespace pleat::bridge

@@ -135,7 +135,7 @@ struct Decision {
   static bool as_good(const CodecChoice& own, const CodecChoice& argument) noexcept {
     using compress::block::Look;
     return own.bits != 0 && own.kept == Kept::kValues && own.steps != Steps::kExponent &&
-           !own.near_zero && !own.sides.any() && own.lines.look <= Look::kZeroRows &&
+           !own.near_zero && !own.sides.any() && own.lines.look <= Look::kParts &&
            own.type == argument.type && (argument.bits == 0 || argument.bits >= own.bits);
   }
   // More for the more careful of two saves.

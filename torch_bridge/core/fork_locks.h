@@ -25,6 +25,7 @@ enum class ForkPlace : std::uint8_t {
   kProofBook,     // functions and poles that the report names
   kSensitivity,   // the profile
   kCheck,         // what a check has found
+  kScales,        // the scales of keys
 };
 
 class ForkLocks;

@@ -34,7 +34,7 @@ enum class Rule : std::uint8_t {
   kOperands,  // at operands of contractions with weights and inputs of native normalisations
   // Faults, for tests that have to find them:
   kAssumed,      // wherever the operator that saves may bear it: no proof is asked for
-  kNoLines,      // kProof, but in flat rows of what a native normalisation reads, too
+  kNoLines,      // kProof, but in flat rows, too, and small rows get the noise of large ones
   kNoSides,      // kProof, but where only sides are read, too
   kNoLatePoles,  // kProof, but a proof holds, whatever is recorded later
 };

@@ -37,7 +37,7 @@ std::uint32_t predicted(double share, std::uint64_t elements, std::uint32_t few 
 // Of the lines of so many elements. Zeros need no bytes.
 std::uint32_t predicted_lines(const KeyLesson& lesson, compress::Lines lines,
                               std::uint64_t elements) noexcept {
-  if (lines.look == compress::Look::kZeroRows) return 0;
+  if (lines.look == compress::Look::kParts) return 0;
   const std::uint64_t all =
       lines.look == compress::Look::kColumns ? lines.length : elements / lines.length;
   const auto few = static_cast<std::uint32_t>(std::min<std::uint64_t>(kFew, 1 + all / 64));
@@ -138,7 +138,7 @@ std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& asked
     form.bits = static_cast<std::uint8_t>(compress::supported_bits(spec.bits));
     form.transform = spec.transform;
     if (plan.keeps_beside) form.side_bits = plan.beside.bits();
-    form.look = spec.lines.look;
+    form.look = plan.closed ? compress::Look::kNone : spec.lines.look;
     form.line_length = spec.lines.length;
     if (form.has_lines()) form.most_lines = predicted_lines(lesson, spec.lines, elements);
     if (spec.near_zero) form.most_near_zero = predicted(lesson.near_zero, elements);

@@ -51,6 +51,7 @@ struct DeviceForm {
     return std::bit_cast<DeviceForm>(form.words);
   }
   [[nodiscard]] compress::Lines lines() const noexcept { return {look, line_length}; }
+  // Until a device has exponents, rows of zeros come back exact as lines (Look::kParts).
   [[nodiscard]] bool has_lines() const noexcept { return look != compress::Look::kNone; }
 
   [[nodiscard]] bool is_framed() const noexcept { return share != 0; }

@@ -76,7 +76,7 @@ std::size_t DeviceNoise::piece() const noexcept {
 
 // Zeros stay zero without that.
 bool DeviceNoise::has_lines(std::size_t elements) const noexcept {
-  return spec_.lines.look > Look::kZeroRows && has_lines_to_keep(elements, spec_.type, spec_.lines);
+  return spec_.lines.look > Look::kParts && has_lines_to_keep(elements, spec_.type, spec_.lines);
 }
 
 LineTask DeviceNoise::lines(std::size_t elements) const noexcept {

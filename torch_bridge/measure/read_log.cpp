@@ -111,7 +111,7 @@ std::optional<WidthCosts> costs_of_codes(TorchRecord& record, const CodecChoice&
   for (const CodedSpan& span : spans) {
     const auto* const data = static_cast<const std::byte*>(payload.data) + span.offset;
     const std::optional<PayloadSample> sample =
-        sample_payload(span.form.type, span.form.bits, span.form.elements);
+        sample_payload(on_host(restored, data, compress::kHeaderBytes).const_data_ptr());
     const std::optional<WidthCosts> costs =
         sample ? costs_of_sample(restored, span, data, *sample, choice)
                : width_costs(span.form, on_host(restored, data, span.bytes).const_data_ptr(),
@@ -143,6 +143,7 @@ void set_device_bytes(const TorchRecord& record, const CodecChoice& choice,
   for (std::size_t i = 0; i < record.ranges.size() && spans.empty() && sides.any(); ++i) {
     beside += compress::payload_bound({.sides = sides}, choice.type, elements_of(i));
   }
+  const compress::CodecSpec codec = choice.codec();
   for (WidthCost& cost : costs) {
     if (!cost.possible) {
       continue;
@@ -150,7 +151,9 @@ void set_device_bytes(const TorchRecord& record, const CodecChoice& choice,
     cost.payload_bytes = beside;
     for (std::size_t i = 0; i < record.ranges.size(); ++i) {
       cost.payload_bytes +=
-          compress::GroupedLayout(choice.type, cost.bits, elements_of(i), false).end_of_codes();
+          compress::GroupedLayout(choice.type, cost.bits, elements_of(i),
+                                  codec.transform != compress::Transform::kNone, codec.exponents)
+              .end();
     }
   }
 }
@@ -169,7 +172,7 @@ std::optional<WidthCosts> costs_on_device(TorchRecord& record, const CodecChoice
     // At fewer bits more lines are flat, and a device may have no room for them. The payload has
     // shown that its own width fits; widths below that and below 4 bits are ruled out.
     const std::size_t elements = record.bytes / compress::element_size(choice.type);
-    if (choice.lines.look > compress::block::Look::kZeroRows &&
+    if (choice.lines.look > compress::block::Look::kParts &&
         compress::block::may_be_flat(elements, choice.type, choice.lines)) {
       const unsigned fits = spans.empty() ? 4 : std::min<unsigned>(4, spans.front().form.bits);
       for (WidthCost& cost : *costs) {
@@ -205,7 +208,7 @@ std::optional<WidthCosts> costs_of(TorchRecord& record, const CodecChoice& choic
   }
   const compress::Executor& executor = runtime.codec.executor();
   // At fewer bits other lines are flat, which a payload does not tell.
-  constexpr auto kNoLines = compress::block::Look::kZeroRows;
+  constexpr auto kNoLines = compress::block::Look::kParts;
   if (of_payload && choice.lines.look > kNoLines) {
     if (const std::optional<WidthCosts> of_values = costs_of_values(record, choice, executor)) {
       for (std::size_t i = 0; i < of_payload->size(); ++i) {

@@ -4,6 +4,7 @@
 
 namespace pleat::bridge {
 
+using compress::block::Channels;
 using compress::block::kShortestLine;
 using compress::block::Lines;
 using compress::block::Look;
@@ -16,11 +17,14 @@ SavedShape::SavedShape(const c10::TensorImpl& tensor) noexcept
   }
   std::copy_n(tensor.sizes().begin(), rank, sizes.begin());
   contiguous = tensor.is_contiguous();
-  channels_last = rank >= 2 && tensor.stride(1) == 1 && tensor.is_non_overlapping_and_dense();
+  const bool dense = rank >= 2 && tensor.is_non_overlapping_and_dense();
+  channels_last = dense && tensor.stride(1) == 1;
+  // Heads may lie next to each other: the rows are those of all heads then.
+  row = dense && tensor.stride(rank - 1) == 1 ? tensor.stride(rank - 2) : 0;
 }
 
-Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
-  constexpr std::uint32_t kShortestZeroRow = 32;
+Lines lines_of(const SavedShape& shape, Rows rows, std::int64_t groups) noexcept {
+  constexpr std::int64_t kShortestRow = 24;  // shorter ones would need too many exponents
   const auto lines = [](Look look, std::int64_t length) {
     return length > 1 && length <= UINT32_MAX ? Lines{look, static_cast<std::uint32_t>(length)}
                                               : Lines{};
@@ -44,7 +48,8 @@ Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
                                   : lines(Look::kColumns, channels * plane);
   }
   if (rows == Rows::kSamples) {
-    return lines(Look::kRows, plane >= kShortestLine ? plane : channels * plane);
+    const std::int64_t line = groups > 0 ? channels / groups * plane : 0;
+    return lines(Look::kRows, line >= kShortestLine ? line : channels * plane);
   }
   if (rows == Rows::kLastDimension) {
     std::int64_t length = last;
@@ -53,7 +58,25 @@ Lines lines_of(const SavedShape& shape, Rows rows) noexcept {
     }
     return lines(Look::kRows, length);
   }
-  return dimensions <= 3 && last >= kShortestZeroRow ? lines(Look::kZeroRows, last) : Lines{};
+  return dimensions <= 3 && last >= kShortestRow ? lines(Look::kParts, last) : Lines{};
+}
+
+Channels channels_of(const SavedShape& shape, bool of_image) noexcept {
+  if (shape.rank < 2 || shape.rank > SavedShape::kMostDimensions) {
+    return {};
+  }
+  std::int64_t count = shape.row, inner = 1;
+  if (of_image && (shape.contiguous || shape.channels_last)) {
+    count = shape.sizes[1];
+    for (std::size_t d = 2; shape.contiguous && d < shape.rank; ++d) {
+      inner *= shape.sizes[d];
+    }
+  }
+  constexpr std::int64_t kMost = std::int64_t{1} << 16;
+  constexpr auto kGroup = static_cast<std::int64_t>(compress::kGroupElements);
+  return count > 1 && count <= kMost && inner < kGroup
+             ? Channels{static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(inner)}
+             : Channels{};
 }
 
 Decision with_noise(const Decision& decision, Noise noise, Why why) noexcept {

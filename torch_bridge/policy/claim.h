@@ -21,15 +21,22 @@ struct SavedShape {
   std::uint8_t rank = 0;  // above kMostDimensions the sizes are unknown
   bool contiguous = false;
   bool channels_last = false;  // dense, dimension 1 innermost
+  std::int64_t row = 0;  // elements of a row in memory: dense, the last dimension innermost; else 0
   std::array<std::int64_t, kMostDimensions> sizes{};
 
   SavedShape() = default;
   explicit SavedShape(const c10::TensorImpl& tensor) noexcept;
 };
 
-// For CodecChoice::lines: kZeroRows for an operator without lines whose tensor can have rows of
+// For CodecChoice::lines: kParts for an operator without lines whose tensor can have rows of
 // zeros; kNone if the lines are not separate in memory.
-[[nodiscard]] compress::block::Lines lines_of(const SavedShape& shape, Rows rows) noexcept;
+// `groups`: of the channels, for kSamples.
+[[nodiscard]] compress::block::Lines lines_of(const SavedShape& shape, Rows rows,
+                                              std::int64_t groups = 1) noexcept;
+// The dimension whose elements can differ in size: dimension 1 of images, unless a group of codes
+// lies in one channel, else the last one.
+[[nodiscard]] compress::block::Channels channels_of(const SavedShape& shape,
+                                                    bool of_image) noexcept;
 
 // Links a result to the argument that it can be recomputed from, once the argument has a payload.
 class LateLink {

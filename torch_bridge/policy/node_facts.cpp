@@ -139,7 +139,16 @@ NodeFacts facts_of(const Node& node) noexcept {
     inner = slices->fn.get();  // written in place, through a view of the node's result
   }
   const OperatorRow& row = class_of(*inner).row;
-  NodeFacts facts{row.path, row.saves, row.noise, row.operands, row.poles, row.rows, {}};
+  NodeFacts facts{.path = row.path,
+                  .saves = row.saves,
+                  .noise = row.noise,
+                  .operands = row.operands,
+                  .poles = row.poles,
+                  .rows = row.rows,
+                  .bounds = {}};
+  if (const auto* groups = as<NativeGroupNormBackward0>(*inner)) facts.groups = groups->group;
+  facts.of_image = row.rows == Rows::kPlanes || row.rows == Rows::kSamples ||
+                   as<ConvolutionBackward0>(*inner) != nullptr;
   if (facts.path == Path::kUnknown) {
     if (const Trust trust = trust_in(*inner); trust != Trust::kNone) {
       facts.path = trust == Trust::kCloses ? Path::kCloses : Path::kPasses;

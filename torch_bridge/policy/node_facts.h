@@ -18,6 +18,8 @@ struct NodeFacts {
   Noise noise = Noise::kBits;
   Inputs operands = 0, poles = 0;
   Rows rows = Rows::kNone;
+  std::int64_t groups = 1;  // of channels, that a group normalisation reads together
+  bool of_image = false;    // dimension 1 has the channels
   // The bounds of kSides, as exact doubles; kNone if a bound is not a number.
   struct Bounds {
     compress::Sides::Kind kind = compress::Sides::Kind::kNone;

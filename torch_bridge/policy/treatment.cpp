@@ -74,12 +74,12 @@ Treatment treat_operand(const Node& node, const NodeFacts& facts, int input, Led
 }
 
 // Plants the faults of tests.
-void plant_fault(Rule rule, const NodeFacts& facts, const Decision& lossy,
-                 Treatment& treatment) noexcept {
+void plant_fault(Rule rule, const Decision& lossy, Treatment& treatment) noexcept {
   if (rule == Rule::kAssumed) {
     treatment.waits = false;
-  } else if (rule == Rule::kNoLines && facts.saves == Saves::kInput) {
+  } else if (rule == Rule::kNoLines) {
     treatment.decision.choice.lines = {};
+    treatment.decision.choice.channels = {};
   } else if (rule == Rule::kNoSides && treatment.decision.choice.sides.any()) {
     treatment.decision = lossy;
     treatment.decision.choice.sides = {};
@@ -142,7 +142,7 @@ Treatment treat_input_of_normalisation(const NodeFacts& facts, const Claim& clai
         Exactness::kOperator);  // statistics: noise in them would have 300 times the effect
   }
   if (facts.rows != Rows::kNone) {
-    lossy.choice.lines = lines_of(claim.shape, facts.rows);
+    lossy.choice.lines = lines_of(claim.shape, facts.rows, facts.groups);
   }
   return {.decision = lossy};
 }
@@ -155,6 +155,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
   const ElementType type = claim.lossy.choice.type;
   Decision lossy = with_noise(claim.lossy, facts.noise, Why::kOwnOperator);
   lossy.choice.lines = lines_of(claim.shape, Rows::kNone);
+  lossy.choice.channels = channels_of(claim.shape, facts.of_image);
   if (facts.path == Path::kUnknown) {
     return rule == Rule::kAssumed ? Treatment{.decision = lossy} : exact(Exactness::kFunction);
   }
@@ -167,6 +168,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       break;
     case Saves::kWaits:
       lossy.choice.sides = sides_of(facts.bounds, type);
+      if (lossy.choice.sides.any()) lossy.choice.channels = {};
       treatment = {.decision = lossy, .waits = facts.path != Path::kCloses};
       break;
     case Saves::kRows:
@@ -186,6 +188,9 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
       const bool attention = facts.noise == Noise::kExponent;
       const bool known = claim.is_output ? claim.output_number < (attention ? 1u : 3u)
                                          : input >= 0 && (!attention || input < 3);
+      // The gradient is linear in the values of attention, and in its result.
+      if (attention && (claim.is_output || input == 2))
+        lossy.choice.steps = compress::block::Steps::kAny;
       if (known) {
         treatment = {.decision = lossy};
       }
@@ -210,7 +215,7 @@ Treatment treat(Runtime& runtime, const Claim& claim, const Node& node, int inpu
   if (rule == Rule::kOperands && !treatment.beyond_doubt) {
     return exact(Exactness::kRule);
   }
-  plant_fault(rule, facts, lossy, treatment);
+  plant_fault(rule, lossy, treatment);
   return treatment;
 }
 
