@@ -1,7 +1,7 @@
 """The bars for a scene's legs, and the misses. Needs neither torch nor processes.
 
 scene.py builds a leg's report from one process. `errors` of a step is |g - exact| / |exact| by parameter, for each parameter
-whose exact gradient has at least 1e-3 of the largest norm of the step.
+whose exact gradient has at least 1e-3 of the largest norm of the step. `bar` is the scene's own bar at 4 bits, or None.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ def error_at_4(leg, yardstick):
     for step, now in enumerate(leg["steps"]):
         for name, error in (now["errors"] or {}).items():
             beside = yardstick["steps"][step]["errors"][name] if yardstick else None
-            bar = min(max(YARDSTICKS * (beside or 0.0), ALWAYS_RIGHT), NEVER_RIGHT)
+            bar = leg.get("bar") or min(max(YARDSTICKS * (beside or 0.0), ALWAYS_RIGHT), NEVER_RIGHT)
             yield Miss("4 bits", step, name, error, bar, beside)
 
 
@@ -62,7 +62,7 @@ def error_at_8(leg, at_4):
         for name, error in (now["errors"] or {}).items():
             coarse = at_4["steps"][step]["errors"][name]
             coarse = coarse if math.isfinite(coarse) else 0.0
-            yield Miss("8 bits", step, name, error, max(coarse / TENTH, ALWAYS_RIGHT_8))
+            yield Miss("8 bits", step, name, error, max(coarse / TENTH, (leg.get("bar") or 0) / TENTH, ALWAYS_RIGHT_8))
 
 
 def biases(leg):
@@ -81,14 +81,14 @@ def values(leg):
 
 
 def all_measured(legs):
-    """legs: "4", "8" and perhaps "yardstick", each with its report."""
+    """legs: "4", "8", perhaps "yardstick" and a scene's own, each with its report."""
     yield from error_at_4(legs["4"], legs.get("yardstick"))
     if "8" in legs:
         yield from error_at_8(legs["8"], legs["4"])
     yield from biases(legs["4"])
-    for bits in ("4", "8"):
-        if bits in legs:
-            yield from values(legs[bits])
+    for name, leg in legs.items():
+        if name != "yardstick":
+            yield from values(leg)
 
 
 def misses(legs):

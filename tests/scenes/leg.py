@@ -47,7 +47,7 @@ class Leg:
         self.bridge = bridge() if bridge().loaded else None
         if self.bridge:
             self.bridge.disable()
-        report = {"steps": [], "projections": {}}
+        report = {"steps": [], "projections": {}, "bar": getattr(self.scene, "BAR", None)}
         for i in range(self.steps):
             state = self.note_state()
             exact = self.run_pass(i)
@@ -58,7 +58,7 @@ class Leg:
             noisy = self.run_pass(i, state, noise=True)
             judged = i >= self.first
             report["steps"].append({
-                "errors": errors(noisy, exact) if judged else None,
+                "errors": errors(noisy, exact, getattr(self.scene, "COLUMNS", False)) if judged else None,
                 "values": value_errors(noisy, exact) if judged else {},
                 "norms": {name: norm(g) for name, g in exact["gradients"].items()},
             })  # fmt: skip
@@ -229,13 +229,25 @@ def judged_names(gradients):
     return [name for name, size in norms.items() if size > 0 and size >= SMALL * largest]
 
 
-def errors(noisy, exact):
+def errors(noisy, exact, by_column=False):
     """By parameter; infinite where the noisy run has no gradient."""
     found = {}
     for name in judged_names(exact["gradients"]):
         want, have = exact["gradients"][name], noisy["gradients"].get(name)
-        found[name] = math.inf if have is None else norm(have.double() - want.double()) / norm(want)
+        if have is None:
+            found[name] = math.inf
+        elif by_column and want.dim() > 1:
+            found[name] = error_of_columns(have, want)
+        else:
+            found[name] = norm(have.double() - want.double()) / norm(want)
     return found
+
+
+def error_of_columns(have, want):
+    """The root mean square of the columns' errors, each relative to its own norm. Columns of norm 0 do not count."""
+    norms = want.double().flatten(1).norm(dim=0)
+    apart = (have.double() - want.double()).flatten(1).norm(dim=0)
+    return float((apart / norms)[norms > 0].square().mean().sqrt())
 
 
 def projection(noisy, exact):
@@ -272,7 +284,7 @@ def run_legs(path, legs):
         if (absent.name or "").partition(".")[0] not in OPTIONAL:
             raise
         return {"problem": ["missing", absent.name.partition(".")[0]]}
-    return {name: run_leg(scene, name, conf) for name, conf in legs.items()}
+    return {name: run_leg(scene, name, conf) for name, conf in (legs | getattr(scene, "LEGS", {})).items()}
 
 
 def run_leg(scene, name, conf):

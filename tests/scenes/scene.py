@@ -20,6 +20,10 @@ or buffers of the module, or the next pass does not start from the same state. S
     STEPS = 6
     FIRST = 0                            errors of steps before this one are not judged
     SLOW = True                          drawn only in full runs
+    BAR = 0.2                            at 4 bits, in place of the yardstick's; at 8 bits a tenth
+    COLUMNS = True                       a matrix's error is the root mean square of its columns' (input channels, of which
+                                         Adam makes steps of the same size)
+    LEGS = {"2": "bits:2,min_bytes:0"}   more legs; only their losses and values are judged
 """
 
 import argparse

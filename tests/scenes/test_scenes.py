@@ -104,6 +104,17 @@ def test_values_are_compared_with_the_exact_ones(planted):
     assert {(miss.what, miss.name) for miss in judge.misses(planted(body))} == {("value", "value 0")}
 
 
+def test_a_scene_may_be_judged_by_column_by_its_own_bar_and_with_more_legs(planted):
+    small = "torch.ones(40).index_fill(0, torch.tensor(7), 1e-3)"
+    body = counting(f"model(x.abs() * {small} * (1 + 0.6 * noisy() * ({small} < 1))).sum()")
+    whole, by_column = (planted(body + settings) for settings in ("", "\n    COLUMNS, BAR = True, 0.09\n"))
+    assert all(step["errors"]["weight"] < 0.01 for step in whole["4"]["steps"])
+    assert [step["errors"]["weight"] for step in by_column["4"]["steps"]] == pytest.approx([0.6 / 40**0.5] * 6, rel=1e-3)
+    assert {miss.name for miss in judge.misses(by_column) if miss.what == "4 bits"} == {"weight"}
+    legs = planted(counting("model(x).sum(), [noisy() * x[0]]") + '\n    VALUES, LEGS = True, {"2": ""}\n')
+    assert len([miss for miss in judge.misses(legs) if miss.what == "value"]) == 6 * len(legs.keys() - {"yardstick"}) == 18
+
+
 def test_a_broken_scene_is_refused(planted):
     for body, why in [
         (counting("(model(x) * torch.rand(1, generator=rng)).sum()"), "two exact runs of the first step differ"),

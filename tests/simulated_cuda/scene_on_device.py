@@ -3,7 +3,8 @@
     scene_on_device.py SCENE CONF
 
 Tensors that the scene creates without a device are created on cuda:0, with the values that the host would draw. Prints a line of
-JSON: the errors of both by parameter (the largest of all steps) and the coded bytes on each device; an empty object in stock."""
+JSON: the errors of both by parameter (the largest of all steps), the scene's own bar and the coded bytes on each device; an
+empty object in stock."""
 
 import contextlib
 import json
@@ -25,17 +26,17 @@ def errors(path, conf, where):
     for step in report["steps"]:
         for name, error in ((step["errors"] or {}) | step["values"]).items():
             found[name] = max(error, found.get(name, 0.0))
-    return found, report["stats"]
+    return found, report
 
 
 def main(path, conf):
-    on_device, stats = errors(path, conf, OnDevice())
-    if stats is None:  # stock
+    on_device, report = errors(path, conf, OnDevice())
+    if report["stats"] is None:  # stock
         print("{}")
         return
     on_host, _ = errors(path, conf, contextlib.nullcontext())
-    coded = {d["name"]: d["records"]["encoded"] for d in stats["devices"]}
-    print(json.dumps({"device": on_device, "host": on_host, "coded": coded}))
+    coded = {d["name"]: d["records"]["encoded"] for d in report["stats"]["devices"]}
+    print(json.dumps({"device": on_device, "host": on_host, "bar": report["bar"], "coded": coded}))
 
 
 if __name__ == "__main__":
