@@ -58,11 +58,11 @@ class Workload:
     loss: Callable[[Any], torch.Tensor]
 
 
-def build(name: str, batch: int | None = None, checkpoint: bool = False, seed: int = 0) -> Workload:
-    """Builds the workload `name`; equal seeds give equal weights and equal data."""
+def build(name: str, batch: int | None = None, checkpoint: bool = False, seed: int = 0, **sizes) -> Workload:
+    """Builds the workload `name`; equal seeds give equal weights and equal data. `sizes`: of modules that take them."""
     import torch
 
     entry = MODELS[name]
     torch.manual_seed(seed)
     module = importlib.import_module(f"{__name__}.{name}")
-    return module.build(batch or entry.batch, checkpoint, seed)
+    return module.build(batch or entry.batch, checkpoint, seed, **sizes)
