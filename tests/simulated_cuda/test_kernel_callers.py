@@ -16,7 +16,7 @@ WITHOUT_CALLER = {
 }
 # Forms are the kinds and flags of compress/format.h. In place (57) a payload has the form that it has elsewhere. Only tests and
 # benches force raw, and no span of the sweep is raw in the payload of its block.
-WITHOUT_WRITER = {54: {"Transformed", "Scaled"}, None: {"ForceRaw", "Raw"}}
+WITHOUT_WRITER = {None: {"ForceRaw", "Raw"}}
 
 # Steps in each type: saved values of every kind that has a form. Prints the kinds and flags of the payloads that lie in this
 # process's memory, that of simulated devices included.
@@ -63,6 +63,8 @@ def saved(dtype, device, steps):
     index = torch.arange(320, device=device) % 7
     logits = noise(320, 96, seed=4).to(device, dtype)
     scale = nn.Parameter(torch.full((), 2.0, dtype=dtype, device=device))
+    signs, outer = noise(320, 512, seed=5).to(device, dtype), nn.Linear(512, 8).to(device, dtype)
+    tails = signs * noise(320, 512, seed=6).to(device, dtype)
     for step in range(steps):
         h = layers(x)
         for f in (functional.elu, functional.leaky_relu, functional.hardswish, functional.silu, functional.hardtanh, torch.abs):
@@ -70,9 +72,10 @@ def saved(dtype, device, steps):
         h = torch.where(h > 0, h, h * 2) + functional.dropout(h, 0.5)
         h = h * (two * 1) + functional.embedding(index.int(), table) + h[index + 0]
         p = apart(x)
+        ends = outer(tails * scale) + outer(functional.dropout(signs * scale, 0.1))
         poles = (p.abs() + 0.1).log() + p.square().add(0.01).sqrt()
         loss = functional.nll_loss(functional.log_softmax(logits * scale, 1), index) + total(h.float()) + means(x, scale)
-        loss = loss + poles.float().square().mean()
+        loss = loss + poles.float().square().mean() + total(ends.float())
         seen = forms() if step == steps - 1 else None
         loss.backward()
     return seen
@@ -135,7 +138,7 @@ def test_each_form_of_a_payload_is_written_or_waits_for_a_named_issue(swept, run
         {name: int(number) for name, number in re.findall(pattern, header.read_text(), re.MULTILINE)}
         for pattern in (r"^  k(\w+) = (\d+),\s+//", r"^inline constexpr std::uint8_t kFlag(\w+) = (\d+);")
     )
-    on_host = [runner.run(SWEEP, conf=f"bits:{bits},min_bytes:0", args=("cpu", "2")) for bits in ("4", "lossless")]
+    on_host = [runner.run(SWEEP, conf=f"bits:{bits},min_bytes:0", args=("cpu", "2")) for bits in ("4", "2", "lossless")]
     written = [json.loads(outcome.stdout.splitlines()[-1]) for outcome in (*on_host, *swept)]
     found = {name for name, kind in kinds.items() if any(kind in one["kinds"] for one in written)}
     found |= {name for name, flag in flags.items() if any(flag & of_type for one in written for of_type in one["flags"])}
