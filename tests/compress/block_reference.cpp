@@ -188,7 +188,7 @@ ReferenceExponents exponents_of(const Payload& from, std::size_t at,
   ReferenceExponents exponents{number(from.bytes, 40, 4), number(from.bytes, 44, 4), {}, 0};
   require(exponents.row != 0 && exponents.inner != 0, "no row");
   const std::size_t count = part_ends(exponents.row, from.elements).size();
-  const std::size_t channels = number(from.bytes, 56, 8);
+  const std::size_t channels = number(from.bytes, 56, 4);
   for (std::size_t i = 0; i < count + channels; ++i)
     (i < count ? *parts : exponents.table)
         .push_back(static_cast<std::int8_t>(number(from.bytes, at + i, 1)));
