@@ -38,8 +38,9 @@ FormPlan plan_form(const BlockSpec& asked, const KeyLesson& lesson, std::size_t 
   const FormKind kind = plan.kind();
   if (kind == FormKind::kLossy) {
     spec.bits = std::max(spec.bits, lesson.least_bits);
-    const bool useful = has_lines_to_keep(elements, spec.type, spec.lines) ||
-                        (row_with_exponents(elements, spec.type, spec.lines) % kGroupElements != 0);
+    const bool useful =
+        has_lines_to_keep(elements, spec.type, spec.lines) ||
+        (has_lines(elements, spec.type, spec.lines) && spec.codec().exponents.any());
     if (spans != 1 || !useful) spec.lines = {};
     plan.beside = sides_beside_values(spec.sides, spec.type);
     // What a rotation moves may be carried across any bound.

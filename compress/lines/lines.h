@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/exponents/exponents.h"
 #include "compress/host_device.h"
 #include "compress/types.h"
 
@@ -37,14 +36,6 @@ struct Lines {
   constexpr std::size_t kMostLines = std::size_t{1} << 31;
   return is_floating(type) && lines.look != Look::kNone && lines.length >= 2 &&
          elements % lines.length == 0 && elements / lines.length < kMostLines;
-}
-// Elements of a row whose parts have exponents; 0: there are none.
-[[nodiscard]] constexpr std::uint32_t row_with_exponents(std::size_t elements, ElementType type,
-                                                         Lines lines) noexcept {
-  return has_lines(elements, type, lines) && lines.look != Look::kColumns &&
-                 lines.length >= kFewestOfPart
-             ? lines.length
-             : 0;
 }
 // Rows that are whole groups are not judged: their noise follows their own range.
 [[nodiscard]] constexpr bool has_judged_rows(std::size_t elements, ElementType type,
