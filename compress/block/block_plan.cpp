@@ -169,12 +169,9 @@ BlockPlan plan_block(const BlockSource& source, const BlockSpec& spec, bool copy
   const std::size_t elements = source.elements(spec.type);
   BlockPlan plan{effort == Effort::kNone ? plan_closed_form(spec, elements, source.range_count)
                                          : plan_form(spec, {}, elements, source.range_count)};
-  if (plan.kind() == FormKind::kLossy && may_have_scales(plan.spec)) {
-    plan.scales = scales;
-    // A reader that normalises rows asks for noise of the row's own size. A channel that is large
-    // in a few rows only would have more in the others.
-    if (spec.lines.look > Look::kParts) plan.scales.table = nullptr;
-    if (scales.rotates) plan.spec.transform = Transform::kHadamardScaled;
+  if (plan.kind() == FormKind::kLossy) {
+    plan.scales = scales_for(spec, scales);
+    if (plan.scales.rotates) plan.spec.transform = Transform::kHadamardScaled;
   }
   const bool any_size = copy_raw || plan.closed;
   if (plan.kind() == FormKind::kNothing) {

@@ -39,14 +39,7 @@ struct BlockPlan : FormPlan {
     codec.any_byte = any_byte;
     codec.force_raw = closed && kind() > FormKind::kLossy && !any_byte;
     codec.zeros = scales.zeros;
-    if (scales.table != nullptr) {
-      Exponents& exponents = codec.exponents;
-      exponents.channels = spec.channels.count;
-      exponents.inner = spec.channels.inner;
-      exponents.table = scales.table->data();
-      exponents.base = scales.base;
-      if (exponents.row == 0) exponents.row = exponents.channels * exponents.inner;
-    }
+    codec.exponents = exponents_of(spec, scales);
     return codec;
   }
 };

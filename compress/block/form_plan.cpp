@@ -46,10 +46,9 @@ FormPlan plan_form(const BlockSpec& asked, const KeyLesson& lesson, std::size_t 
     // What a rotation moves may be carried across any bound.
     plan.keeps_beside =
         plan.beside.any() && (lesson.keeps_sides() || spec.transform != Transform::kNone);
-    const bool looks =
-        spec.steps != Steps::kAny || spec.lines.look != Look::kNone || spec.near_zero;
     // More flat lines than there is room for would be lost.
     const bool may_lose_lines = spec.lines.look > Look::kParts;
+    const bool looks = spec.steps != Steps::kAny || may_lose_lines || spec.near_zero;
     plan.gated = !has_wide_groups(spec.bits) || may_lose_lines || (looks && !lesson.sure());
     plan.judged = plan.gated || looks || plan.beside.any();
   } else if (kind == FormKind::kBooleans) {

@@ -70,10 +70,12 @@ std::optional<PayloadSample> sample_payload(const void* header_of) {
     sample.parts.push_back({whole.end_of_codes() + parts_before(exponents, group),
                             whole.end_of_codes() + parts_before(exponents, group + kBlockGroups)});
   }
-  const std::size_t table = whole.end_of_codes() + all_parts(exponents, header.elements);
-  const std::size_t used = all_parts(exponents, sample.elements) + exponents.channels;
+  const std::size_t table = whole.end_of_codes() + table_offset(exponents, header.elements);
+  const std::size_t parts = all_parts(exponents, sample.elements);
+  const std::size_t at = exponents.channels == 0 ? parts : table_offset(exponents, sample.elements);
+  sample.parts.push_back({0, at - parts});  // any bytes pad the section
   sample.parts.push_back({table, table + exponents.channels});
-  sample.parts.push_back({0, part.exponent_bytes - used});  // any bytes pad the section
+  sample.parts.push_back({0, part.exponent_bytes - at - exponents.channels});
   return sample;
 }
 

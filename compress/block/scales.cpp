@@ -26,6 +26,19 @@ std::size_t sampled(std::size_t i, std::size_t samples, std::size_t count) noexc
   return static_cast<std::size_t>((static_cast<unsigned __int128>(place) * count) >> 32);
 }
 
+// Of entries that are 0 for channels of the usual size.
+void set_table(std::shared_ptr<std::vector<std::int8_t>> entries, Scales& scales) {
+  const std::int8_t most = *std::max_element(entries->begin(), entries->end());
+  bool alike = true;
+  for (std::int8_t& entry : *entries) {
+    entry = static_cast<std::int8_t>(entry - most);
+    alike = alike && entry == 0;
+  }
+  if (alike) return;
+  scales.table = std::move(entries);
+  scales.base = static_cast<std::int8_t>(-most);
+}
+
 template <class T>
 class Sample {
  public:
@@ -34,6 +47,7 @@ class Sample {
         elements_(span.elements),
         row_(spec.rows_have_exponents() ? spec.lines.length : 0),
         channels_(spec.channels),
+        by_most_rows_(spec.lines.look == Look::kRows),
         levels_(has_scaled_groups(supported_bits(spec.bits))) {}
 
   [[nodiscard]] Scales measure(const Scales& before) const {
@@ -70,7 +84,8 @@ class Sample {
   }
 
   // Exponents of the channels: their root mean square over the median of all. A channel that is
-  // small but for a few elements is not brought to more than their size.
+  // small but for a few elements is not brought to more than their size, and one that is large in a
+  // few rows is not made smaller in others that are normalised.
   void measure_channels(Scales& scales) const {
     const std::size_t inner = channels_.inner, period = channels_.count * inner;
     if (channels_.count < 2 || channels_.count > kMostChannels || inner == 0 ||
@@ -91,24 +106,41 @@ class Sample {
     }
     const double usual = median_above_zero(squares), usual_most = median_above_zero(largest);
     if (usual == 0) return;
+    std::vector<double> quarters;
+    double usual_quarter = 0;
+    if (by_most_rows_) {
+      quarters = measure_quarters(looks);
+      usual_quarter = median_above_zero(quarters);
+    }
     auto table = std::make_shared<std::vector<std::int8_t>>(channels_.count);
     for (std::size_t c = 0; c < squares.size(); ++c) {
       if (squares[c] == 0) continue;
       double ratio = std::log2(squares[c] / usual) / 2;
+      if (ratio > 0 && by_most_rows_) {
+        const double of_most = quarters[c] / usual_quarter;
+        ratio = of_most > 1 ? std::min(ratio, std::log2(of_most)) : 0;
+      }
       if (ratio < 0) ratio = std::min(0.0, std::max(ratio, std::log2(largest[c] / usual_most) / 2));
       if (std::fabs(ratio) >= unlike)
         (*table)[c] = static_cast<std::int8_t>(
             -std::clamp<double>(std::round(ratio), -kMostRatio, kMostRatio));
     }
-    const std::int8_t most = *std::max_element(table->begin(), table->end());
-    bool alike = true;
-    for (std::int8_t& entry : *table) {
-      entry = static_cast<std::int8_t>(entry - most);
-      alike = alike && entry == 0;
+    set_table(std::move(table), scales);
+  }
+  // Of each channel: a quarter of its sampled elements are smaller.
+  [[nodiscard]] std::vector<double> measure_quarters(std::size_t looks) const {
+    const std::size_t inner = channels_.inner, period = channels_.count * inner;
+    std::vector<double> quarters(channels_.count), sizes(looks * inner);
+    for (std::size_t c = 0; c < channels_.count; ++c) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const std::size_t row = sampled(i / inner, kRows, elements_ / period);
+        sizes[i] = std::fabs(double{value(row * period + c * inner + i % inner)});
+      }
+      const auto quarter = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 4);
+      std::nth_element(sizes.begin(), quarter, sizes.end());
+      quarters[c] = *quarter;
     }
-    if (alike) return;
-    scales.table = std::move(table);
-    scales.base = static_cast<std::int8_t>(-most);
+    return quarters;
   }
   [[nodiscard]] static double median_above_zero(std::vector<double> values) {
     std::erase_if(values, [](double x) { return !(x > 0); });
@@ -154,10 +186,33 @@ class Sample {
   const typename T::Word* words_;
   std::size_t elements_, row_;
   Channels channels_;
+  // A reader that normalises rows asks for noise of each row's own size. A channel that is large in
+  // a few rows only would have more in the others.
+  bool by_most_rows_;
   bool levels_;
 };
 
 }  // namespace
+
+Scales lasting_scales(const Scales& measured, const Scales& before) {
+  Scales lasting = measured;
+  lasting.table = nullptr;
+  lasting.base = 0;
+  lasting.last = measured.table;
+  lasting.last_base = measured.base;
+  if (measured.table == nullptr || before.last == nullptr ||
+      measured.table->size() != before.last->size())
+    return lasting;
+  auto table = std::make_shared<std::vector<std::int8_t>>(measured.table->size());
+  for (std::size_t c = 0; c < table->size(); ++c) {
+    const int now = (*measured.table)[c] - measured.base;
+    const int then = (*before.last)[c] - before.last_base;
+    if ((now < 0) == (then < 0))
+      (*table)[c] = static_cast<std::int8_t>(now < 0 ? std::max(now, then) : std::min(now, then));
+  }
+  set_table(std::move(table), lasting);
+  return lasting;
+}
 
 Scales measure_scales(const Span& span, const BlockSpec& spec, const Scales& before) {
   return with_type(span.type, [&]<class T>() { return Sample<T>(span, spec).measure(before); });

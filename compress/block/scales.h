@@ -20,6 +20,9 @@ struct Scales {
   bool rotates = false;
   // Many elements are zeros: groups of both signs keep them.
   bool zeros = false;
+  // Of lasting scales: the table of the last tensor that was measured, and its base.
+  std::shared_ptr<const std::vector<std::int8_t>> last;
+  std::int8_t last_base = 0;
 
   [[nodiscard]] bool any() const noexcept { return table != nullptr || rotates || zeros; }
 };
@@ -30,6 +33,33 @@ struct Scales {
   return is_floating(spec.type) && spec.kept == Kept::kValues && spec.bits != 0 &&
          spec.steps == Steps::kAny && !spec.near_zero && !spec.sides.any();
 }
+
+// What of the `measured` scales a block is coded by.
+[[nodiscard]] inline Scales scales_for(const BlockSpec& asked, const Scales& measured) {
+  if (!may_have_scales(asked)) return {};
+  Scales scales = measured;
+  if (asked.lines.look == Look::kColumns) scales.table = nullptr;
+  return scales;
+}
+
+// Of a block's groups. Valid as long as the table.
+[[nodiscard]] inline Exponents exponents_of(const BlockSpec& spec, const Scales& scales) noexcept {
+  Exponents exponents = spec.codec().exponents;
+  if (scales.table == nullptr) return exponents;
+  exponents.channels = spec.channels.count;
+  exponents.inner = spec.channels.inner;
+  exponents.table = scales.table->data();
+  exponents.base = scales.base;
+  if (exponents.row == 0) exponents.row = exponents.channels * exponents.inner;
+  return exponents;
+}
+
+// What later tensors of the key go by once a tensor was measured. A channel may be large in one
+// batch alone, and a power of two that it needs no more would cost it its steps. So a table has
+// what two tensors have in common that were measured one after the other.
+//   before  the lasting scales so far; {} for the first
+// Throws std::bad_alloc.
+[[nodiscard]] Scales lasting_scales(const Scales& measured, const Scales& before);
 
 // Measures a sample of a span's values: at most 256 rows, and 64 groups.
 //   before  the last answer, for a decision that is about as good either way

@@ -17,6 +17,7 @@ struct Case {
   std::uint32_t channels, inner = 1;
   std::uint8_t bits = 4;
   bool has_rows = true;
+  Look look = Look::kParts;
 };
 
 // value(row, channel, normal): of an element.
@@ -30,7 +31,7 @@ Scales measured(const Case& c, const std::function<double(std::size_t, std::size
     for (std::size_t i = 0; i < period; ++i)
       test::set_value(c.type, data.data(), r * period + i, value(r, i / c.inner, normal(random)));
   BlockSpec spec{.type = c.type, .bits = c.bits, .channels = {c.channels, c.inner}};
-  if (c.has_rows) spec.lines = {Look::kParts, static_cast<std::uint32_t>(period)};
+  if (c.has_rows) spec.lines = {c.look, static_cast<std::uint32_t>(period)};
   return measure_scales({data.data(), c.rows * period, c.type}, spec, before);
 }
 
@@ -45,7 +46,7 @@ TEST(Scales, OfChannelsAlikeAreNone) {
     EXPECT_FALSE(measured({type, 512, 300}, same).any()) << name_of(type);
     EXPECT_FALSE(measured({type, 64, 256, 9}, same).any()) << name_of(type);
     const auto unlike_by_less_than_two = [](std::size_t, std::size_t c, double x) {
-      return c % 2 == 0 ? x : 1.5 * x;
+      return (c % 2 == 0 ? 1 : 1.5) * (x < 0 ? -1 : 1);
     };
     EXPECT_FALSE(measured({type, 512, 128}, unlike_by_less_than_two).any()) << name_of(type);
   }
@@ -53,7 +54,7 @@ TEST(Scales, OfChannelsAlikeAreNone) {
 
 TEST(Scales, BringChannelsToTheSizeOfTheMedian) {
   const auto outliers = [](std::size_t, std::size_t c, double x) {
-    return c == 3 ? 30 * x : c == 40 ? x / 100 : c == 41 ? 0.0 : x;
+    return (c == 3 ? 30 : c == 40 ? 0.01 : c == 41 ? 0 : 1) * (x < 0 ? -1 : 1);
   };
   for (const ElementType type : kFloatTypes)
     for (const std::uint32_t inner : {1u, 9u}) {
@@ -64,6 +65,24 @@ TEST(Scales, BringChannelsToTheSizeOfTheMedian) {
         const int up = c == 3 ? -5 : c == 40 ? 7 : 0;  // 2^5 is next to 30, 2^7 to 100
         EXPECT_EQ((*scales.table)[c], up - 7) << name_of(type) << " " << c;
       }
+    }
+}
+
+// Rows that a reader normalises count alike, whatever their size.
+TEST(Scales, AChannelThatIsLargeInAFewRowsStaysWhereRowsAreNormalised) {
+  const auto values = [](std::size_t r, std::size_t c, double x) {
+    const bool large = c == 3 || (c == 7 && r % 10 == 4);
+    return (x < 0 ? -1 : 1) * (large ? 30 : 1) * (r % 3 == 0 ? 0.01 : 1);
+  };
+  for (const ElementType type : kFloatTypes)
+    for (const Look look : {Look::kParts, Look::kRows}) {
+      Case c{type, 400, 100};
+      c.look = look;
+      const Scales scales = measured(c, values);
+      ASSERT_NE(scales.table, nullptr);
+      EXPECT_EQ((*scales.table)[3] - scales.base, -5);
+      EXPECT_EQ((*scales.table)[7] - scales.base, look == Look::kRows ? 0 : -3);
+      EXPECT_EQ((*scales.table)[8], scales.base);
     }
 }
 

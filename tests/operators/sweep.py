@@ -297,6 +297,20 @@ def storage_elements(tensor):
     return index.reshape(-1)
 
 
+def room_of_channels(values):
+    """Of each element of a tensor: how many times the step of its group it may be off by. Where channels differ in size, a
+    table of powers of two (docs/payload_format.md) divides the large ones: their steps are as much wider. The small ones it
+    brings to the size of the others, to within rounding to a power of two: so a group may span up to half as much again."""
+    room = torch.ones_like(values)
+    for channels in {1, values.dim() - 1} if values.dim() >= 2 else ():
+        others = [d for d in range(values.dim()) if d != channels]
+        size = values.square().mean(others, keepdim=True).sqrt()
+        ratio = torch.log2(size / size[size > 0].median()).nan_to_num(0, 0, 0) if bool((size > 0).any()) else size
+        if bool((ratio.abs() >= 0.9).any()):
+            room = torch.maximum(room, (1.5 * 2.0 ** (ratio + 0.5).clamp(min=0)).expand_as(values))
+    return room.reshape(-1)
+
+
 class Bounds:
     """The allowed error of every saved tensor, from the originals in a stock graph."""
 
@@ -340,7 +354,7 @@ class Bounds:
         elif bits >= 2 and bool((values == 0).any()):  # some group of it may be such a one
             step = (high - low) / (2**bits - 2)
         groups = groups[-flat.numel() :]
-        allowed = (step + slack)[groups]
+        allowed = (step + slack)[groups] * room_of_channels(torch.where(original.isfinite(), original, 0.0).detach().double())
         if bits >= 2:
             allowed[keeps_zero[groups] & (flat == 0)] = 0.0
         return allowed

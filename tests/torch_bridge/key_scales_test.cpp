@@ -62,6 +62,29 @@ TEST(KeyScales, ALaterAnswerKnowsTheOneBeforeAndReplacesIt) {
   EXPECT_FALSE(ask(false).rotates);
 }
 
+// Large in one batch alone: later tensors do not go by it.
+TEST(KeyScales, ATableLastsAsFarAsTwoTensorsInARowHaveIt) {
+  KeyScales scales;
+  std::vector<std::vector<std::int8_t>> tables{
+      {-5, 0, 0, -3, 0}, {-4, -2, 0, 0, 0}, {}, {-4, -2, 0, 0, 0}};
+  std::size_t measured = 0;
+  const auto ask = [&] {
+    return scales.of(TensorKey{1}, CodecWords{1}, [&](const Scales&) {
+      const auto& own = tables[measured++];
+      return own.empty() ? Scales{}
+                         : Scales{.table = std::make_shared<const std::vector<std::int8_t>>(own)};
+    });
+  };
+  EXPECT_EQ(*ask().table, tables[0]) << "its own";
+  EXPECT_EQ(*ask().table, tables[1]) << "its own";
+  EXPECT_EQ(*ask().table, (std::vector<std::int8_t>{-4, 0, 0, 0, 0}));
+  EXPECT_EQ(ask().table, nullptr) << "the fourth tensor is measured";
+  EXPECT_EQ(ask().table, nullptr);
+  for (int i = 6; i < 8; ++i) (void)ask();
+  EXPECT_EQ(*ask().table, tables[3]);
+  EXPECT_EQ(ask().table, nullptr) << "the one measured before had none";
+}
+
 TEST(KeyScales, ATableOutlivesItsKeysEntry) {
   KeyScales scales;
   const auto table = std::make_shared<const std::vector<std::int8_t>>(4, std::int8_t{-1});
@@ -88,7 +111,7 @@ TEST(KeyScales, ServeThreads) {
                         .zeros = false};
         });
         ASSERT_TRUE(got.table == nullptr ||
-                    got.table->front() == -static_cast<int>(i % 3));  // none until one is measured
+                    got.table->front() == -static_cast<int>(i % 3));  // none until two are measured
       }
     });
   }

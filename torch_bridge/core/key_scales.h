@@ -19,34 +19,49 @@ namespace pleat::bridge {
 
 class KeyScales {
  public:
-  // The scales of a key of which `choice` is asked. Calls measure(const Scales& before), which
-  // returns Scales, for the first tensor, then ever more rarely, at last for every hundredth.
-  // Without memory there are none.
+  struct Answer {
+    compress::block::Scales scales;
+    bool due = false;  // the caller is to measure this tensor, and to call learn()
+  };
+  // The scales of a key of which `choice` is asked. Due are the first tensor, then ever fewer, at
+  // last every hundredth. Throws std::bad_alloc.
+  [[nodiscard]] Answer ask(allocator::TensorKey key, const allocator::CodecWords& choice) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (entries_.size() >= kMostKeys && !entries_.contains(key.value)) entries_.clear();
+    Entry& entry = entries_[key.value];
+    if (entry.choice != choice) entry = {choice, {}, 0, 1};
+    const bool due = entry.wait == 0;
+    if (due) {
+      entry.wait = entry.period;
+      entry.period = std::min(2 * entry.period, kMostPeriod);
+    }
+    --entry.wait;
+    return {entry.scales, due};
+  }
+  // Calls measure(const Scales& before), which returns Scales, without a lock. The key keeps what
+  // lasts of these, unless it is asked for something else by now. Returns those of the tensor.
+  template <class Measure>
+  compress::block::Scales learn(allocator::TensorKey key, const allocator::CodecWords& choice,
+                                Measure&& measure) {
+    Scales before;
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (const Entry* const entry = find(key, choice)) before = entry->scales;
+    }
+    const Scales measured = measure(before);
+    Scales lasting = lasting_scales(measured, before);
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (Entry* const entry = find(key, choice)) entry->scales = std::move(lasting);
+    return measured;
+  }
+  // Both, of a tensor that the caller can measure at once. Without memory there are none.
   template <class Measure>
   [[nodiscard]] compress::block::Scales of(allocator::TensorKey key,
                                            const allocator::CodecWords& choice,
                                            Measure&& measure) noexcept {
     try {
-      Scales before;
-      {
-        const std::lock_guard<std::mutex> guard(mutex_);
-        if (entries_.size() >= kMostKeys && !entries_.contains(key.value)) entries_.clear();
-        Entry& entry = entries_[key.value];
-        if (entry.choice != choice) entry = {choice, {}, 0, 1};
-        if (entry.wait != 0) {
-          --entry.wait;
-          return entry.scales;
-        }
-        entry.wait = entry.period - 1;
-        entry.period = std::min(2 * entry.period, kMostPeriod);
-        before = entry.scales;
-      }
-      Scales found = measure(before);
-      const std::lock_guard<std::mutex> guard(mutex_);
-      if (const auto at = entries_.find(key.value);
-          at != entries_.end() && at->second.choice == choice)
-        at->second.scales = found;
-      return found;
+      const Answer known = ask(key, choice);
+      return known.due ? learn(key, choice, measure) : known.scales;
     } catch (...) {
       return {};
     }
@@ -61,6 +76,11 @@ class KeyScales {
     Scales scales;
     std::uint32_t wait = 0, period = 1;  // tensors until the next is measured, and between two
   };
+
+  Entry* find(allocator::TensorKey key, const allocator::CodecWords& choice) noexcept {
+    const auto at = entries_.find(key.value);
+    return at != entries_.end() && at->second.choice == choice ? &at->second : nullptr;
+  }
 
   std::mutex mutex_;  // innermost
   ForkLock fork_lock_{ForkPlace::kScales, mutex_};
