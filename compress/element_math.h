@@ -29,6 +29,10 @@ PLEAT_HD inline bool is_finite_value(float value) {
   return magnitude(value) < float_of(0x7F80'0000u);
 }
 
+PLEAT_HD inline float power_of_two(int exponent) {
+  return float_of(static_cast<uint32_t>(127 + exponent) << 23);
+}
+
 // a * b + c with one rounding, whatever the compiler's flags.
 PLEAT_HD inline float fused(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)

@@ -2,6 +2,7 @@
 
 #include "compress/cuda/launch_tasks.h"
 #include "compress/cuda/mix_core.h"
+#include "compress/format.h"
 #include "compress/lines/lines_core.h"
 #include "compress/near_zero/near_zero_core.h"
 
@@ -62,6 +63,15 @@ LineJob job_of(const MixTask& task) noexcept {
   job.widest_step = task.widest_step;
   job.look = mix_look(task.beside, task.near_zero);
   job.bits = static_cast<std::uint8_t>(supported_bits(task.bits));
+  job.transformed = task.transform != Transform::kNone ? 1 : 0;
+  if (task.exponents.any()) {
+    const GroupedLayout layout(task.type, job.bits, task.elements, job.transformed != 0,
+                               task.exponents);
+    job.row = task.exponents.row;
+    job.channels = task.exponents.channels;
+    job.inner = task.exponents.inner;
+    job.parts = static_cast<const std::int8_t*>(task.codes) + layout.end_of_codes();
+  }
   return job;
 }
 

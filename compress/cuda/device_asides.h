@@ -98,7 +98,7 @@ struct NearZeroTask {
 // One span whose elements get noise that the codec could have made: compress/block/disturb.h. For
 // that it is encoded, spread, encoded again, from `coded` to `codes`, decoded, from there to
 // `decoded`, and mixed. Elements that a payload would keep exact stay as they are, and so does all
-// of a span whose encode was refused. No group is transformed.
+// of a span whose encode was refused.
 struct MixTask {
   void* target = nullptr;    // the elements
   void* codes = nullptr;     // their payload, 64-byte aligned
@@ -106,8 +106,11 @@ struct MixTask {
                              // `decoded`
   std::size_t elements = 0;  // at least one
   ElementType type = ElementType::kFloat32;  // of floats
-  std::uint8_t bits = 0;                     // as the DeviceTasks that make `codes` have them
-  float amplitude = 0;                       // -1 to 1
+  // As the DeviceTasks that make `codes` have them.
+  std::uint8_t bits = 0;
+  Transform transform = Transform::kNone;
+  Exponents exponents{};
+  float amplitude = 0;  // -1 to 1
   // Groups whose step is wider stay as they are.
   float widest_step = std::numeric_limits<float>::infinity();
   bool near_zero = false;  // elements near zero stay as they are

@@ -77,6 +77,17 @@ bool same_kernel(const DeviceTask& a, const DeviceTask& b) noexcept {
          (!is_floating(a.type) || is_sided(a) || grouped_bits(a) == grouped_bits(b));
 }
 
+// Of the groups, as CodecSpec's are for the CPU.
+Exponents exponents_of(const DeviceTask& task) noexcept {
+  const bool any = is_floating(task.type) && !is_sided(task) && grouped_bits(task) != 0 &&
+                   task.exponents.any() && device_takes(task.exponents);
+  return any ? task.exponents : Exponents{};
+}
+
+GroupedLayout layout_of(const DeviceTask& task) noexcept {
+  return {task.type, grouped_bits(task), task.elements, is_transformed(task), exponents_of(task)};
+}
+
 Job job_of(Kernel kernel, const DeviceTask& task, std::uint32_t first_tile) noexcept {
   Job job{};
   job.source = task.source;
@@ -97,6 +108,13 @@ Job job_of(Kernel kernel, const DeviceTask& task, std::uint32_t first_tile) noex
     job.bounds[0] = task.beside.any() ? task.beside.low : -std::numeric_limits<float>::infinity();
     job.bounds[1] = task.beside.any() ? task.beside.high : std::numeric_limits<float>::infinity();
   }
+  const Exponents exponents = exponents_of(task);
+  job.row = exponents.row;
+  job.channels = exponents.channels;
+  job.inner = exponents.inner;
+  job.base = exponents.base;
+  job.table = exponents.table;
+  job.zeros = task.zeros ? 1 : 0;
   if (is_sided(task) && kernel == Kernel::kEncode) {
     job.bounds[0] = task.sides.low;
     job.bounds[1] = task.sides.high;
@@ -129,7 +147,9 @@ LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const Device
       if (batch.jobs == kMostJobs || !same_kernel(first, task) ||
           (batch.jobs != 0 && tiles + more > UINT32_MAX / 2))
         break;
-      batch.job[batch.jobs++] = job_of(kernel, task, static_cast<std::uint32_t>(tiles));
+      const Job job = job_of(kernel, task, static_cast<std::uint32_t>(tiles));
+      if (job.row != 0 || job.zeros != 0) batch.more = 1;
+      batch.job[batch.jobs++] = job;
       tiles += more;
     }
     batch.tiles = static_cast<std::uint32_t>(tiles);
@@ -148,6 +168,7 @@ bool device_can_encode(const DeviceTask& task) noexcept {
     return false;
   if (is_sided(task)) return sides_hold(task.sides, task.type);
   if (is_transformed(task) && task.bits == 0) return false;
+  if (task.bits != 0 && task.exponents.any() && !device_takes(task.exponents)) return false;
   if (is_framed(task))
     return task.bits == 0 && device_payload_bytes(task) <= device_payload_bound(task);
   if (task.type == ElementType::kInt64 || task.type == ElementType::kInt32) {
@@ -160,9 +181,7 @@ bool device_can_encode(const DeviceTask& task) noexcept {
 std::size_t device_payload_bytes(const DeviceTask& task) noexcept {
   if (is_sided(task)) return kHeaderBytes + packed_bytes(task.elements, side_bits(task));
   if (is_framed(task)) return FramedLayout(task.type, task.elements).codes_offset;
-  if (is_floating(task.type))
-    return GroupedLayout(task.type, grouped_bits(task), task.elements, is_transformed(task))
-        .end_of_codes();
+  if (is_floating(task.type)) return layout_of(task).end();
   if (task.type == ElementType::kBool) return kHeaderBytes + packed_bytes(task.elements, 1);
   return FramedLayout(task.type, task.elements).codes_offset +
          frame_codes(task.elements, task.width);
@@ -174,10 +193,9 @@ std::size_t device_payload_bound(const DeviceTask& task) noexcept {
     const std::size_t below_raw = kHeaderBytes + task.elements * element_size(task.type) - 1;
     return task.capacity < below_raw ? task.capacity : below_raw;
   }
-  const GroupedLayout layout(task.type, grouped_bits(task), task.elements, is_transformed(task));
-  if (has_wide_groups(grouped_bits(task))) return layout.end_of_codes();
-  return layout.end_of_codes() +
-         layout.escape_limit(grouped_bits(task)) * layout.source_bytes_per_group;
+  const GroupedLayout layout = layout_of(task);
+  if (has_wide_groups(grouped_bits(task))) return layout.end();
+  return layout.end() + layout.escape_limit(grouped_bits(task)) * layout.source_bytes_per_group;
 }
 
 DeviceImage device_image() noexcept {
@@ -201,8 +219,9 @@ LaunchStatus move_to_sides_on_device(KernelLauncher& launcher, std::span<const D
 
 bool device_can_encode_in_place(const DeviceTask& task) noexcept {
   return is_floating(task.type) && task.bits != 0 && !is_transformed(task) && !is_sided(task) &&
-         watch_width(task.widest_step, task.beside) == 0 && task.source == task.target &&
-         reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 && device_can_encode(task) &&
+         watch_width(task.widest_step, task.beside) == 0 && !task.exponents.any() && !task.zeros &&
+         task.source == task.target && reinterpret_cast<std::uintptr_t>(task.source) % 64 == 0 &&
+         device_can_encode(task) &&
          device_payload_bytes(task) <= task.elements * element_size(task.type);
 }
 

@@ -40,6 +40,11 @@ struct DeviceTask {
   // groups are coded all the same.
   float widest_step = std::numeric_limits<float>::infinity();  // above 0
   Sides beside{};  // as sides_beside_values() gives them
+  // Quantised floats, not in place: as CodecSpec has them. A table is 8-byte aligned, is only for
+  // encode, and is copied into the payload, unless it is in its place there. Rows have at least
+  // kFewestOfPart elements.
+  Exponents exponents{};
+  bool zeros = false;
   // Encode of booleans: every byte other than 0 is true, so no span is refused. Else a span that
   // has others than 0 and 1 is.
   bool any_byte = false;

@@ -20,8 +20,33 @@ namespace {
 // Both directions: a block strides over the launch's tiles. There are as many blocks as run at a
 // time; a further one would wait for the fence and the count at the end of another. Values that do
 // not change within a job are read once per job, so that the loop deals with little but elements.
+//
+// Sets where the rows of a job lie, by all threads of a block. Returns the thread's place.
 template <class F>
-__device__ void encode(const Batch& batch) {
+__device__ PartCursor set_rows(const DeviceLayout<F>& layout, const Job& job, const int8_t* table,
+                               const uint8_t* payload, unsigned tile, Rows* rows) {
+  __syncthreads();
+  if (threadIdx.x == 0)
+    rows->set(layout.exponents, table,
+              reinterpret_cast<int8_t*>(const_cast<uint8_t*>(payload)) + layout.end_of_codes(),
+              uint64_t{gridDim.x} * kGroupsPerTile);
+  __syncthreads();
+  if (threadIdx.x < 8) rows->set_starts(threadIdx.x);
+  __syncthreads();
+  return rows->at(uint64_t{tile - job.first_tile} * kGroupsPerTile + threadIdx.x / kTileLanes);
+}
+// Of the thread's group; `last`: of the job's last tile, where a group may stand for another.
+__device__ GroupParts next_parts(const Rows& rows, uint64_t group, unsigned elements, bool last,
+                                 PartCursor* cursor) {
+  if (last) *cursor = rows.at(group);
+  const GroupParts parts = parts_of(rows, group, elements, *cursor);
+  rows.advance(cursor);
+  return parts;
+}
+
+//   kMore  jobs may have exponents, or keep zeros
+template <class F, bool kMore>
+__device__ void encode_jobs(const Batch& batch, Rows* rows) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
   __shared__ unsigned widest;  // step of the block's groups of a job that is watched
@@ -30,8 +55,12 @@ __device__ void encode(const Batch& batch) {
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
-    const DeviceLayout<F> layout(job.elements);
+    const DeviceLayout<F> layout(job.elements, kMore ? job.exponents() : Exponents{});
+    const bool parted = layout.exponents.any(), zeros = kMore && keeps_zeros<F>(job);
     const unsigned end = end_of_job(batch, number);
+    PartCursor cursor{};
+    if (parted)
+      cursor = set_rows(layout, job, job.table, static_cast<uint8_t*>(job.target), tile, rows);
     // The lane that writes the metadata looks at them.
     bool watches = F::kBits != 0 && is_watched(job) && threadIdx.x % kTileLanes == 0;
     if (F::kBits != 0 && is_watched(job)) {
@@ -42,7 +71,8 @@ __device__ void encode(const Batch& batch) {
     const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0;
     auto* const metadata =
         reinterpret_cast<Metadata<Coded>*>(static_cast<uint8_t*>(job.target) + 64);
-    uint8_t* const codes = static_cast<uint8_t*>(job.target) + layout.codes_offset;
+    uint8_t* codes = static_cast<uint8_t*>(job.target) + layout.codes_offset;
+    asm("" : "+l"(codes));  // else the compiler computes it again for each tile
     const uint64_t nonce = job.nonce;
     unsigned tiles = 0;
     bool lossy = false;
@@ -60,9 +90,11 @@ __device__ void encode(const Batch& batch) {
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
       }
       ThreadTile<Coded> lanes;
+      const GroupParts parts =
+          parted ? next_parts(*rows, group, elements, tile + 1 == end, &cursor) : no_parts();
       const GroupKind kind =
           encode_form<F>(lanes, source + group * kGroupSize, elements, aligned, group, nonce,
-                         metadata + group, codes + group * layout.kSlotBytes);
+                         metadata + group, codes + group * layout.kSlotBytes, parts, zeros);
       lossy |= is_lossy(kind);
       if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
         atomicAdd(&job.counters->escapes, 1u);
@@ -84,8 +116,19 @@ __device__ void encode(const Batch& batch) {
   }
 }
 
+// All of the work stands in the code twice: what jobs with exponents need would cost the others
+// registers.
 template <class F>
-__device__ void decode(const Batch& batch) {
+__device__ void encode(const Batch& batch) {
+  __shared__ Rows rows;
+  if (F::kBits != 0 && batch.more != 0)
+    encode_jobs<F, true>(batch, &rows);
+  else
+    encode_jobs<F, false>(batch, &rows);
+}
+
+template <class F, bool kMore>
+__device__ void decode_jobs(const Batch& batch, Rows* rows) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
   const unsigned tile_group = threadIdx.x / kTileLanes;
@@ -93,31 +136,44 @@ __device__ void decode(const Batch& batch) {
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
-    const DeviceLayout<F> layout(job.elements);
+    const DeviceLayout<F> layout(job.elements, kMore ? job.exponents() : Exponents{});
+    const bool parted = layout.exponents.any(), zeros = kMore && keeps_zeros<F>(job);
     const unsigned end = end_of_job(batch, number);
     const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
     const auto* const metadata = reinterpret_cast<const Metadata<Coded>*>(payload + 64);
-    const uint8_t* const codes = payload + layout.codes_offset;
+    const uint8_t* codes = payload + layout.codes_offset;
+    asm("" : "+l"(codes));  // else the compiler computes it again for each tile
     Word* const target = static_cast<Word*>(job.target);
     const bool aligned = reinterpret_cast<uintptr_t>(target) % 16 == 0;
     const Header header = load_header(payload);
     const uint64_t nonce = header.nonce;
-    const EscapeTable escapes{payload + layout.end_of_codes(), header.escapes};
-    bool damaged = !payload_fits<F>(header, job.elements, job.capacity);
+    const EscapeTable escapes{payload + layout.end(), header.escapes};
+    bool damaged = !payload_fits<F>(header, job, layout);
     const bool readable = !damaged;
+    PartCursor cursor{};
+    if (parted)
+      cursor = set_rows(layout, job,
+                        reinterpret_cast<const int8_t*>(payload) + layout.end_of_codes() +
+                            table_offset(layout.exponents, job.elements),
+                        payload, tile, rows);
     unsigned tiles = 0;
     for (; tile < end; tile += gridDim.x, ++tiles) {
       uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
       unsigned elements = kGroupSize;
       if (tile + 1 == end) {
-        if (group >= layout.groups) group = layout.groups - 1;  // as in encode()
+        const bool own = group < layout.groups;
+        if (!own) group = layout.groups - 1;  // as in encode()
         const uint64_t left = job.elements - group * kGroupSize;
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
+        if (parted && !own) elements = 0;  // elements are divided in their place, once
       }
       if (!readable) continue;
       ThreadTile<Coded> lanes;
-      damaged |= !decode_form<F>(lanes, metadata[group], codes + group * layout.kSlotBytes, escapes,
-                                 group, nonce, target + group * kGroupSize, elements, aligned);
+      const GroupParts parts =
+          parted ? next_parts(*rows, group, elements, tile + 1 == end, &cursor) : no_parts();
+      damaged |=
+          !decode_form<F>(lanes, metadata[group], codes + group * layout.kSlotBytes, escapes, group,
+                          nonce, target + group * kGroupSize, elements, aligned, parts, zeros);
     }
     if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
     Counters counted;
@@ -125,6 +181,15 @@ __device__ void decode(const Batch& batch) {
     ThreadBlock block;
     block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
   }
+}
+
+template <class F>
+__device__ void decode(const Batch& batch) {
+  __shared__ Rows rows;
+  if (F::kBits != 0 && batch.more != 0)
+    decode_jobs<F, true>(batch, &rows);
+  else
+    decode_jobs<F, false>(batch, &rows);
 }
 
 }  // namespace

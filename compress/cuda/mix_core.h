@@ -11,6 +11,7 @@
 
 #include <math.h>
 
+#include "compress/exponents/exponents.h"
 #include "compress/lines/lines_core.h"
 #include "compress/near_zero/near_zero_core.h"
 #include "compress/sides/side_values.h"
@@ -53,22 +54,60 @@ PLEAT_HD inline bool has_codes(const cuda::LineJob& job) {
 template <class T>
 struct MixedGroup {
   bool quantised = false;
-  Dequantiser how{};
+  bool rotated = false;  // neither zeros nor signs are kept
+  Dequantiser how{};     // not of a rotated group
 
   PLEAT_HD MixedGroup(const cuda::LineJob& job, uint64_t group) {
-    const auto words =
-        reinterpret_cast<const Metadata<T>*>(static_cast<const uint8_t*>(job.codes) + 64)[group];
-    const GroupKind kind = kind_of<T>(words);
-    if (kind != GroupKind::kRegular && kind != GroupKind::kWide) return;
-    how = read_lossy_group<T>(words, job.bits);
-    quantised = magnitude(how.step) <= job.widest_step;
+    if (job.transformed != 0)
+      read<Float32>(job, group);
+    else
+      read<T>(job, group);
   }
+
+ private:
+  template <class Coded>
+  PLEAT_HD void read(const cuda::LineJob& job, uint64_t group) {
+    const auto words = reinterpret_cast<const Metadata<Coded>*>(
+        static_cast<const uint8_t*>(job.codes) + 64)[group];
+    if (!is_quantised<Coded>(words)) return;
+    rotated = job.transformed != 0 && kind_of<Coded>(words) == GroupKind::kRegular;
+    if (!rotated) how = read_lossy_group<Coded>(words, job.bits);
+    quantised = rotated || magnitude(how.step) <= job.widest_step;
+  }
+};
+
+// The powers of two of a group's elements, as the last encode has written them.
+class MixedFactors {
+ public:
+  PLEAT_HD MixedFactors(const cuda::LineJob& job, uint64_t group)
+      : exponents_{job.row, job.channels, job.inner}, first_(group * kGroupSize) {
+    if (!exponents_.any()) return;
+    parts_ = job.parts + parts_before(exponents_, group);
+    table_ = job.parts + table_offset(exponents_, job.elements);
+    second_ = job.row - static_cast<uint32_t>(first_ % job.row);
+  }
+  PLEAT_HD float operator()(unsigned e) const {
+    if (parts_ == nullptr) return 1;
+    const int part = parts_[e < second_ ? 0 : 1 + (e - second_) / exponents_.row];
+    if (part == kAsItIs || part == kZeroPart) return 1;
+    const uint32_t channels = exponents_.channels;
+    return power_of_two(part +
+                        (channels == 0 ? 0 : table_[(first_ + e) / exponents_.inner % channels]));
+  }
+
+ private:
+  Exponents exponents_;
+  uint64_t first_;
+  const int8_t* parts_ = nullptr;
+  const int8_t* table_ = nullptr;
+  uint32_t second_ = 0;  // element at which the second part begins
 };
 
 // Elements that no noise is added to.
 template <class T>
-PLEAT_HD inline bool is_exempt(const cuda::LineJob& job, uint32_t word, float value) {
-  return value == 0.0f || !is_finite_value(value) ||
+PLEAT_HD inline bool is_exempt(const cuda::LineJob& job, uint32_t word, float value,
+                               bool rotated = false) {
+  return (value == 0.0f && !rotated) || !is_finite_value(value) ||
          ((job.look & kMixNearZero) != 0 && word < kMinusOne<T>);
 }
 
@@ -118,27 +157,33 @@ struct Distances {
   }
 };
 
-// visit(e, distance) for the lane's elements that are not exempt.
-template <class T, class L, class Visit>
-PLEAT_HD inline void each_distance(const cuda::LineJob& job, const typename T::Word* group,
-                                   const L& lane, float anchor, unsigned elements, Visit visit) {
-  each_element(lane, elements, [&](unsigned e) {
-    const float value = T::to_float(group[e]);
-    if (!is_exempt<T>(job, group[e], value)) visit(e, magnitude(value - anchor));
-  });
-}
+// A group that may be spread.
+template <class T>
+struct SpreadGroup {
+  const cuda::LineJob& job;
+  const typename T::Word* words;
+  Dequantiser how;
+  MixedFactors factors;
+  unsigned elements;
+
+  // visit(e, distance) for the lane's elements that are not exempt.
+  template <class L, class Visit>
+  PLEAT_HD void each_distance(const L& lane, Visit visit) const {
+    each_element(lane, elements, [&](unsigned e) {
+      const float value = T::to_float(words[e]);
+      if (!is_exempt<T>(job, words[e], value)) visit(e, magnitude(value * factors(e) - how.anchor));
+    });
+  }
+};
 
 template <class T, class Tile>
-PLEAT_HD inline Distances find_distances(Tile& tile, const cuda::LineJob& job,
-                                         const typename T::Word* group, const Dequantiser& how,
-                                         unsigned elements) {
-  const float step = magnitude(how.step);
+PLEAT_HD inline Distances find_distances(Tile& tile, const SpreadGroup<T>& group) {
+  const float step = magnitude(group.how.step);
   const auto sum = [&](auto part) {
     return tile.add_up_alone(
         [&](auto& lane) {
           uint32_t all = 0;
-          each_distance<T>(job, group, lane, how.anchor, elements,
-                           [&](unsigned, float distance) { all += part(distance); });
+          group.each_distance(lane, [&](unsigned, float distance) { all += part(distance); });
           return all;
         },
         [](auto&, uint32_t) {});
@@ -146,9 +191,8 @@ PLEAT_HD inline Distances find_distances(Tile& tile, const cuda::LineJob& job,
   Distances found{};
   found.farthest = -tile.least_alone([&](auto& lane) {
     float least = 0;
-    each_distance<T>(job, group, lane, how.anchor, elements, [&](unsigned, float distance) {
-      least = -distance < least ? -distance : least;
-    });
+    group.each_distance(
+        lane, [&](unsigned, float distance) { least = -distance < least ? -distance : least; });
     return least;
   });
   if (!is_finite_value(found.farthest)) return found;
@@ -161,7 +205,7 @@ PLEAT_HD inline Distances find_distances(Tile& tile, const cuda::LineJob& job,
   while (found.size <= Distances::kFew) {
     const float next = tile.least_alone([&](auto& lane) {
       float least = float_of(0x7F80'0000u);
-      each_distance<T>(job, group, lane, how.anchor, elements, [&](unsigned, float distance) {
+      group.each_distance(lane, [&](unsigned, float distance) {
         least = distance > before && distance < least ? distance : least;
       });
       return least;
@@ -176,16 +220,16 @@ PLEAT_HD inline Distances find_distances(Tile& tile, const cuda::LineJob& job,
 
 // Undoes plain rounding at random. The first element at the anchor stays there.
 template <class T, class Tile>
-PLEAT_HD inline void spread_distances(Tile& tile, const cuda::LineJob& job,
-                                      const typename T::Word* group, const Dequantiser& how,
+PLEAT_HD inline void spread_distances(Tile& tile, const SpreadGroup<T>& group,
                                       const Distances& distances, const GroupOfTile& at,
                                       typename T::Word* coded) {
   using Word = typename T::Word;
-  const uint64_t nonce = static_cast<const Header*>(job.codes)->nonce;
+  const Dequantiser& how = group.how;
+  const uint64_t nonce = static_cast<const Header*>(group.job.codes)->nonce;
   const float half = magnitude(how.step) / 2, lowest = distances.lowest_spread();
   const float first = tile.least_alone([&](auto& lane) {
     float least = kGroupSize;
-    each_distance<T>(job, group, lane, how.anchor, at.elements, [&](unsigned e, float distance) {
+    group.each_distance(lane, [&](unsigned e, float distance) {
       const float place = static_cast<float>(e);
       least = distance == 0.0f && place < least ? place : least;
     });
@@ -193,7 +237,7 @@ PLEAT_HD inline void spread_distances(Tile& tile, const cuda::LineJob& job,
   });
   if (!at.own) return;
   tile.each([&](auto& lane) {
-    each_distance<T>(job, group, lane, how.anchor, at.elements, [&](unsigned e, float distance) {
+    group.each_distance(lane, [&](unsigned e, float distance) {
       const PhiloxWords random = noise_words(nonce, at.group, kSpreadCall + e / 16);
       const unsigned byte = random.word[e % 16 / 4] >> (8 * (e % 4)) & 0xFFu;
       const float part = (static_cast<float>(byte) + 0.5f) / 256;
@@ -204,7 +248,8 @@ PLEAT_HD inline void spread_distances(Tile& tile, const cuda::LineJob& job,
         room = left < room ? left : room;
         moved = distance + (2 * part - 1) * room;
       }
-      coded[e] = static_cast<Word>(T::from_float(how.anchor + (how.step < 0.0f ? -moved : moved)));
+      const float there = how.anchor + (how.step < 0.0f ? -moved : moved);
+      coded[e] = static_cast<Word>(T::from_float(there / group.factors(e)));
     });
   });
 }
@@ -222,10 +267,10 @@ PLEAT_HD inline void spread_group(Tile& tile, const cuda::LineJob& job, const Gr
     });
   if (!has_codes(job)) return;
   const MixedGroup<T> mixed(job, at.group);
-  if (!mixed.quantised || mixed.how.dither) return;
-  const Distances distances = find_distances<T>(tile, job, group, mixed.how, at.elements);
-  if (distances.were_rounded())
-    spread_distances<T>(tile, job, group, mixed.how, distances, at, coded);
+  if (!mixed.quantised || mixed.rotated || mixed.how.dither) return;
+  const SpreadGroup<T> spread{job, group, mixed.how, MixedFactors(job, at.group), at.elements};
+  const Distances distances = find_distances(tile, spread);
+  if (distances.were_rounded()) spread_distances(tile, spread, distances, at, coded);
 }
 
 // ---- mix ----
@@ -251,7 +296,7 @@ inline constexpr float kSmallestNormal =
     T::kType == Float16::kType ? 6.103515625e-5f : 1.17549435082228750796873653722224568e-38f;
 
 // The new value of an element that is not exempt, of a group with elements `above` and `below`
-// zero.
+// zero, or both if it is rotated.
 //   half_noise  of halves, as the difference of two large values may overflow
 template <class T>
 PLEAT_HD inline typename T::Word moved_by(const MixRules<T>& rules, float half_noise, bool above,
@@ -285,14 +330,17 @@ PLEAT_HD inline void mix_group(Tile& tile, const cuda::LineJob& job, const MixRu
     });
   };
   const bool above = has(1), below = has(-1);
-  if (!at.own || !MixedGroup<T>(job, at.group).quantised) return;
+  if (!at.own) return;
+  const MixedGroup<T> mixed(job, at.group);
+  if (!mixed.quantised) return;
   const Word* const coded = coded_of<T>(job) + at.group * kGroupSize;
   const Word* const decoded = decoded_of<T>(job) + at.group * kGroupSize;
   tile.each([&](auto& lane) {
     each_element(lane, at.elements, [&](unsigned e) {
-      if (is_exempt<T>(job, group[e], T::to_float(group[e]))) return;
+      if (is_exempt<T>(job, group[e], T::to_float(group[e]), mixed.rotated)) return;
       const float noise = T::to_float(decoded[e]) * 0.5f - T::to_float(coded[e]) * 0.5f;
-      group[e] = moved_by<T>(rules, noise, above, below, group[e]);
+      group[e] =
+          moved_by<T>(rules, noise, above || mixed.rotated, below || mixed.rotated, group[e]);
     });
   });
 }

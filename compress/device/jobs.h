@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compress/exponents/exponents.h"
 #include "compress/host_device.h"
 
 namespace pleat::compress::cuda {
@@ -74,14 +75,25 @@ struct Job {
   uint32_t width;       // bits per element: of integers, of a survey, and of sides (side_core.h);
                         // encode of quantised floats: see watch_core.h; of booleans: bits that
                         // count of a byte, 1 or 8
-};
-static_assert(sizeof(Job) == 64);
+  // Quantised floats, not in place.
+  uint32_t row;  // Exponents, 0: none; their table only to encode
+  uint32_t channels;
+  uint32_t inner;
+  int8_t base;    // of Exponents
+  uint8_t zeros;  // 1: kFlagZeros
+  uint16_t unused;
+  const int8_t* table;
 
-inline constexpr unsigned kMostJobs = 62;
+  PLEAT_HD Exponents exponents() const { return {row, channels, inner, table, base}; }
+};
+static_assert(sizeof(Job) == 88);
+
+inline constexpr unsigned kMostJobs = 46;
 struct Batch {
   uint32_t jobs;
   uint32_t tiles;  // of all jobs
-  uint32_t reserved[2];
+  uint32_t more;   // 1: some job has exponents or keeps zeros
+  uint32_t reserved;
   Job job[kMostJobs];
 };
 static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");
@@ -114,16 +126,22 @@ struct LineJob {
   uint8_t bits;
   uint8_t transformed;
   uint8_t scaled;  // groups may be scaled ones
+  // Mixed, as Job has them; 0: none.
+  uint32_t row;
+  uint32_t channels;
+  uint32_t inner;
+  uint32_t unused;
+  const int8_t* parts;  // of all groups, before the table
 };
-static_assert(sizeof(LineJob) == 72);
+static_assert(sizeof(LineJob) == 96);
 
-inline constexpr unsigned kMostLineJobs = 55;
+inline constexpr unsigned kMostLineJobs = 42;
 struct LineBatch {
   uint32_t jobs;
   uint32_t tiles;
   uint32_t reserved[2];
   LineJob job[kMostLineJobs];
-  uint64_t unused;
+  uint64_t unused[2];
 };
 static_assert(sizeof(LineBatch) == sizeof(Batch),
               "a launch's parameter is as long for every kernel");

@@ -16,6 +16,10 @@
 // - tile.pick_alone(has, f): f(lane) of the first lane for which has(lane) is true; one must be.
 // - tile.sum(f): f(lane) is an array of doubles, Sums; each is summed over the lanes and given to
 //   all; together. The order is ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
+// - Tile::PerLane<X> x: an X for each lane, x(lane).
+// - tile.words(): 36 words that the lanes share, 16-byte aligned; tile.raise(word, value) makes one
+//   of them the larger of both; tile.sync_alone(), and sync() together: after it, what
+//   lanes have written is visible to the others.
 // - tile.across(step, give, take): take(lane, word), where `word` is what give() returned for
 //   lane ^ step; together.
 // - tile.all_of_warp(mine): true if `mine` is true in every tile of the warp; together. On a CPU:
@@ -68,6 +72,82 @@ struct Lane {
                               j % Packed<T>::kPerRegister);
   }
   PLEAT_HD unsigned element(unsigned run) const { return run * 64 + index * kRunLength; }
+
+  // Of the largest element, as the bits of a float; NaN if one is NaN.
+  PLEAT_HD uint32_t magnitude_of_run(unsigned run) const {
+    const uint32_t* const own = words + run * kRegistersPerRun;
+    uint32_t most = Packed<T>::magnitude_of(own[0]);
+    PLEAT_UNROLL
+    for (unsigned r = 1; r < kRegistersPerRun; ++r)
+      most = Packed<T>::greater_of(most, Packed<T>::magnitude_of(own[r]));
+    if constexpr (Packed<T>::kPerRegister == 1) return most;
+    return bits_of(greater(Packed<T>::value(most, 0), Packed<T>::value(most, 1)));
+  }
+  // Of factor().
+  PLEAT_HD void multiply_run(unsigned run, uint32_t factor) {
+    PLEAT_UNROLL
+    for (unsigned r = 0; r < kRegistersPerRun; ++r) {
+      uint32_t& word = words[run * kRegistersPerRun + r];
+      word = Packed<T>::times(word, factor);
+    }
+  }
+  // Each element times its own power of two, whose exponents are exponent(j).
+  template <class Exponent>
+  PLEAT_HD void multiply_each(unsigned run, Exponent exponent) {
+    constexpr unsigned kEach = Packed<T>::kPerRegister;
+    PLEAT_UNROLL
+    for (unsigned r = 0; r < kRegistersPerRun; ++r) {
+      uint32_t& word = words[run * kRegistersPerRun + r];
+      word = Packed<T>::times(
+          word, Packed<T>::factors([&](unsigned which) { return exponent(r * kEach + which); }));
+    }
+  }
+  // The largest element times its power of two, likewise. Not for NaN.
+  template <class Exponent>
+  PLEAT_HD float largest_of_run(unsigned run, Exponent exponent) const {
+    float most = 0;
+    PLEAT_UNROLL
+    for (unsigned j = 0; j < kRunLength; ++j)
+      most = greater(most, magnitude(value(run, j)) * power_of_two(exponent(j)));
+    return most;
+  }
+  // To values of U: of T, or T is float32.
+  template <class U>
+  PLEAT_HD void round_run(unsigned run) {
+    if constexpr (U::kType != T::kType) {
+      PLEAT_UNROLL
+      for (unsigned r = 0; r < kRegistersPerRun; ++r) {
+        uint32_t& word = words[run * kRegistersPerRun + r];
+        word = bits_of(U::to_float(U::from_float(float_of(word))));
+      }
+    }
+  }
+  // Infinite elements become the type's largest.
+  PLEAT_HD void bound_run(unsigned run) {
+    const uint32_t most = Packed<T>::repeat(T::from_float(T::kLargest)),
+                   least = Packed<T>::repeat(T::from_float(-T::kLargest));
+    PLEAT_UNROLL
+    for (unsigned r = 0; r < kRegistersPerRun; ++r) {
+      uint32_t& word = words[run * kRegistersPerRun + r];
+      word = Packed<T>::greater_of(Packed<T>::lesser_of(word, most), least);
+    }
+  }
+  static constexpr unsigned kFarthest = Packed<T>::kFarthest;
+  PLEAT_HD static uint32_t factor(int exponent) { return Packed<T>::factor(exponent); }
+
+  // Takes the lane's elements as words of type U: of T, or T is float32.
+  template <class U>
+  PLEAT_HD void pack(const typename U::Word* elements) {
+    PLEAT_UNROLL
+    for (unsigned r = 0; r < kRegisters; ++r) {
+      if constexpr (U::kType != T::kType)
+        words[r] = bits_of(U::to_float(elements[r]));
+      else if constexpr (Packed<T>::kPerRegister == 1)
+        words[r] = elements[r];
+      else
+        words[r] = elements[2 * r] | uint32_t{elements[2 * r + 1]} << 16;
+    }
+  }
 };
 
 // Loads elements [0, elements) of a group; `aligned`: 16-byte aligned. The padding of a short group

@@ -54,6 +54,11 @@ PLEAT_HD inline float greater(float a, float b) {
 //   value         element `which` of a register as a float
 //   lesser, greater  of both halves of two registers; like the float functions above
 //   pack          kPerRegister floats, rounded to the type
+//   magnitude_of  of the elements of a register
+//   factor        2^exponent as times() takes it; the exponent is at most kFarthest, at least one
+//                 less below zero
+//   factors       of the elements of a register, the exponents being exponent(which)
+//   times         the elements of a register times a factor, rounded to the type; not for NaN
 template <class T>
 struct Packed;
 
@@ -70,6 +75,22 @@ struct Packed<Float32> {
     return bits_of(greater(float_of(a), float_of(b)));
   }
   PLEAT_HD static uint32_t pack(float first, float) { return bits_of(first); }
+  static constexpr unsigned kFarthest = 120;
+  PLEAT_HD static uint32_t magnitude_of(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+    return bits_of(fabsf(float_of(bits)));  // costs nothing, as it becomes part of what follows
+#else
+    return bits_of(magnitude(float_of(bits)));
+#endif
+  }
+  PLEAT_HD static uint32_t factor(int exponent) { return bits_of(power_of_two(exponent)); }
+  template <class Exponent>
+  PLEAT_HD static uint32_t factors(Exponent exponent) {
+    return factor(exponent(0));
+  }
+  PLEAT_HD static uint32_t times(uint32_t bits, uint32_t factor) {
+    return bits_of(float_of(bits) * float_of(factor));
+  }
 };
 
 template <class T>
@@ -79,6 +100,46 @@ struct PackedPair {
     return which == 0 ? bits & 0xFFFFu : bits >> 16;
   }
   PLEAT_HD static uint32_t repeat(uint32_t pattern) { return pattern | pattern << 16; }
+  static constexpr unsigned kFarthest = T::kType == BFloat16::kType ? 120 : 14;
+  PLEAT_HD static uint32_t magnitude_of(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (T::kType == BFloat16::kType)
+      asm("abs.bf16x2 %0, %1;" : "=r"(bits) : "r"(bits));
+    else
+      asm("abs.f16x2 %0, %1;" : "=r"(bits) : "r"(bits));
+    return bits;
+#else
+    return bits & 0x7FFF'7FFFu;
+#endif
+  }
+  PLEAT_HD static uint32_t factor(int exponent) {
+    constexpr int kBias = T::kType == BFloat16::kType ? 127 : 15;
+    constexpr unsigned kMantissaBits = T::kType == BFloat16::kType ? 7 : 10;
+    return repeat(static_cast<uint32_t>(kBias + exponent) << kMantissaBits & 0xFFFFu);
+  }
+  template <class Exponent>
+  PLEAT_HD static uint32_t factors(Exponent exponent) {
+    constexpr int kBias = T::kType == BFloat16::kType ? 127 : 15;
+    constexpr unsigned kMantissaBits = T::kType == BFloat16::kType ? 7 : 10;
+    return static_cast<uint32_t>(kBias + exponent(0)) << kMantissaBits |
+           static_cast<uint32_t>(kBias + exponent(1)) << (16 + kMantissaBits);
+  }
+  PLEAT_HD static uint32_t times(uint32_t bits, uint32_t factor) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (T::kType == BFloat16::kType)
+      asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(bits) : "r"(bits), "r"(factor), "r"(0x8000'8000u));
+    else
+      asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(bits) : "r"(bits), "r"(factor));
+    return bits;
+#else
+    uint32_t both = 0;
+    for (unsigned which = 0; which < 2; ++which)
+      both |= uint32_t{T::from_float(T::to_float(static_cast<uint16_t>(pattern(bits, which))) *
+                                     T::to_float(static_cast<uint16_t>(pattern(factor, which))))}
+              << (16 * which);
+    return both;
+#endif
+  }
   PLEAT_HD static uint32_t lesser_of(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
     if constexpr (T::kType == BFloat16::kType)

@@ -97,6 +97,23 @@ class ThreadTile {
     return all;
   }
   __device__ void sync_alone() { __syncwarp(mask()); }
+  __device__ void sync() { __syncwarp(); }
+  template <class X>
+  class PerLane {
+   public:
+    template <class AnyLane>
+    __device__ X& operator()(const AnyLane&) {
+      return mine_;
+    }
+
+   private:
+    X mine_;
+  };
+  __device__ static uint32_t* words() {
+    __shared__ alignas(16) uint32_t shared[kGroupsPerTile][36];
+    return shared[threadIdx.x / kTileLanes];
+  }
+  __device__ static void raise(uint32_t* word, uint32_t value) { atomicMax(word, value); }
 
  private:
   // The lanes of this tile, in their warp.

@@ -52,9 +52,16 @@ PLEAT_HD constexpr uint64_t all_parts(const Exponents& exponents, uint64_t eleme
   return (elements + kElementsOfGroup - 1) / kElementsOfGroup +
          inner_boundaries(exponents.row, elements);
 }
-// Bytes of the section of exponents: those of parts, then the table.
+// Where the table begins in the section of exponents: behind the bytes of parts. Eight entries are
+// read at once.
+PLEAT_HD constexpr uint64_t table_offset(const Exponents& exponents, uint64_t elements) {
+  return (all_parts(exponents, elements) + 7) / 8 * 8;
+}
 PLEAT_HD constexpr uint64_t exponent_bytes(const Exponents& exponents, uint64_t elements) {
-  return (all_parts(exponents, elements) + exponents.channels + 63) / 64 * 64;
+  const uint64_t parts = all_parts(exponents, elements);
+  const uint64_t end =
+      exponents.channels == 0 ? parts : table_offset(exponents, elements) + exponents.channels;
+  return (end + 63) / 64 * 64;
 }
 
 }  // namespace pleat::compress

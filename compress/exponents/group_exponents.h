@@ -16,10 +16,6 @@
 namespace pleat::compress {
 namespace {
 
-inline float power_of_two(int exponent) {
-  return float_of(static_cast<uint32_t>(127 + exponent) << 23);
-}
-
 class GroupExponents {
  public:
   GroupExponents() = default;  // all are 0

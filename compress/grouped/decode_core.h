@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "compress/device/lane_core.h"
+#include "compress/exponents/lower_core.h"
 #include "compress/grouped/group_math.h"
 
 namespace pleat::compress {
@@ -158,18 +159,21 @@ PLEAT_HD inline void restore_wide(Tile& tile, const Metadata<Coded>& metadata, u
 
 // Restores a group; all tiles of a warp call it together. False if the payload is damaged; the
 // target is then untouched.
+//   parts  of this group, if its elements have exponents; zeros: of CodecSpec
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const uint8_t* slot,
                                   const EscapeTable& escapes, uint64_t group, uint64_t nonce,
-                                  typename T::Word* target, unsigned elements, bool aligned) {
+                                  typename T::Word* target, unsigned elements, bool aligned,
+                                  const GroupParts& parts, bool zeros) {
   using Word = typename T::Word;
   const GroupKind kind = kind_of<T>(metadata);
   bool intact = true, stored = false;
+  bool raised = kBits != 0 && parts.any() && kind != GroupKind::kEscaped;
   if (kind == GroupKind::kRegular) {
     if constexpr (kBits == 0) {
       intact = false;
     } else {
-      const Dequantiser how = read_group<T>(metadata, kBits);
+      const Dequantiser how = read_group<T>(metadata, kBits, kBits >= 2 && zeros);
       tile.each([&](auto& lane) { restore_regular<T, kBits>(lane, how, nonce, group, slot); });
     }
   } else if (kind == GroupKind::kEscaped) {
@@ -183,7 +187,13 @@ PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const
   } else {
     tile.each([&](auto& lane) { restore_patterns<T>(lane, metadata, slot); });
   }
+  if (kBits != 0 && parts.by_runs && can_lower_runs<T>(tile, parts, elements) &&
+      kind == GroupKind::kRegular) {
+    tile.each([&](auto& lane) { lane = lower_runs<T>(lane, parts, elements); });
+    raised = false;
+  }
   store_tile<T>(tile, target, elements, aligned, intact && !stored);
+  if (raised && intact) lower_elements<T>(tile, parts, elements, target);
   return intact;
 }
 

@@ -9,7 +9,9 @@
 #include <type_traits>
 
 #include "compress/device/lane_core.h"
+#include "compress/exponents/raise_core.h"
 #include "compress/grouped/group_math.h"
+#include "compress/grouped/pattern_core.h"
 
 namespace pleat::compress {
 namespace {
@@ -79,40 +81,6 @@ PLEAT_HD inline void quantise_lane(const L& lane, const Quantiser& quantiser, ui
   }
 }
 
-// The bit patterns of a group that has one or two; kRegular if it has more.
-struct Patterns {
-  GroupKind kind;
-  uint32_t first;
-  uint32_t second;
-};
-template <class Tile>
-PLEAT_HD inline Patterns find_patterns(Tile& tile) {
-  const uint32_t first =
-      tile.pick_alone([](auto&) { return true; }, [](auto& lane) { return lane.pattern(0, 0); });
-  const auto differs = [&](auto& lane) {
-    bool found = false;
-    for (unsigned run = 0; run < kRuns; ++run)
-      for (unsigned j = 0; j < kRunLength; ++j) found |= lane.pattern(run, j) != first;
-    return found;
-  };
-  if (!tile.any_alone(differs)) return {GroupKind::kConstant, first, first};
-  const uint32_t second = tile.pick_alone(differs, [&](auto& lane) {
-    uint32_t other = first;
-    for (unsigned run = 0; run < kRuns; ++run)
-      for (unsigned j = 0; j < kRunLength; ++j)
-        if (lane.pattern(run, j) != first) other = lane.pattern(run, j);
-    return other;
-  });
-  const bool third = tile.any_alone([&](auto& lane) {
-    bool found = false;
-    for (unsigned run = 0; run < kRuns; ++run)
-      for (unsigned j = 0; j < kRunLength; ++j)
-        found |= lane.pattern(run, j) != first && lane.pattern(run, j) != second;
-    return found;
-  });
-  return {third ? GroupKind::kRegular : GroupKind::kTwoValued, first, second};
-}
-
 // Codes a group of one or two patterns exactly.
 template <class T, unsigned kSlotBytes, class Tile>
 PLEAT_HD inline void encode_patterns(Tile& tile, const Patterns& patterns, unsigned elements,
@@ -169,17 +137,16 @@ PLEAT_HD inline bool plainly_other(Tile& tile, const Extremes& extremes) {
 
 // A lane's share of a wide group: elements e with e mod 8 = index, which no order needs.
 template <class T>
-PLEAT_HD inline WideRange wide_range_of_lane(const typename T::Word* source, unsigned elements,
+PLEAT_HD inline WideRange wide_range_of_lane(const CodedElement<T>& element, unsigned elements,
                                              unsigned index) {
   WideRange range;
   PLEAT_ROLL
-  for (unsigned e = index; e < elements; e += kTileLanes)
-    widen_range(T::to_float(source[e]), &range);
+  for (unsigned e = index; e < elements; e += kTileLanes) widen_range(element(e), &range);
   return range;
 }
 // The codes of a lane, and the metadata of the group.
 template <class T, class Coded, unsigned kBits>
-PLEAT_HD inline Metadata<Coded> encode_wide_lane(const typename T::Word* source, unsigned elements,
+PLEAT_HD inline Metadata<Coded> encode_wide_lane(const CodedElement<T>& element, unsigned elements,
                                                  unsigned index, uint64_t group, uint64_t nonce,
                                                  WideRange range, uint8_t* slot) {
   WidePlan plan;
@@ -194,8 +161,7 @@ PLEAT_HD inline Metadata<Coded> encode_wide_lane(const typename T::Word* source,
     for (unsigned at = 0; at < kRunLength; ++at) {
       const unsigned e = first + element_of<kBits>(at);
       if (e >= elements) continue;
-      const unsigned code =
-          wide_code(T::to_float(source[e]), plan, kBits, noise_byte(noise, run, e - first));
+      const unsigned code = wide_code(element(e), plan, kBits, noise_byte(noise, run, e - first));
       codes[0] |= at < 4 ? code << (8 * at) : 0;
       codes[1] |= at < 4 ? 0 : code << (8 * (at - 4));
     }
@@ -207,11 +173,11 @@ PLEAT_HD inline Metadata<Coded> encode_wide_lane(const typename T::Word* source,
 // Reads it again, one element at a time: such groups are rare, and lanes may hold rotated values.
 //   Coded  the type whose metadata are written: the source's, or float32
 template <class T, class Coded, unsigned kBits, class Tile>
-PLEAT_HD inline GroupKind encode_wide(Tile& tile, const typename T::Word* source, unsigned elements,
+PLEAT_HD inline GroupKind encode_wide(Tile& tile, const CodedElement<T>& element, unsigned elements,
                                       uint64_t group, uint64_t nonce, Metadata<Coded>* metadata,
                                       uint8_t* slot) {
   const auto range_of = [&](auto& lane) {
-    return wide_range_of_lane<T>(source, elements, lane.index);
+    return wide_range_of_lane<T>(element, elements, lane.index);
   };
   WideRange range;
   range.minimum = tile.least_alone([&](auto& lane) { return range_of(lane).minimum; });
@@ -219,7 +185,7 @@ PLEAT_HD inline GroupKind encode_wide(Tile& tile, const typename T::Word* source
   range.smallest = tile.least_alone([&](auto& lane) { return range_of(lane).smallest; });
   tile.each([&](auto& lane) {
     const Metadata<Coded> words =
-        encode_wide_lane<T, Coded, kBits>(source, elements, lane.index, group, nonce, range, slot);
+        encode_wide_lane<T, Coded, kBits>(element, elements, lane.index, group, nonce, range, slot);
     if (lane.index == 0) *metadata = words;
   });
   return GroupKind::kWide;
@@ -228,12 +194,13 @@ PLEAT_HD inline GroupKind encode_wide(Tile& tile, const typename T::Word* source
 // Codes a group of more than two patterns. One that cannot be coded so is escaped, or wide where
 // there are wide groups.
 //   refused  it cannot be, whatever its range
+//   zeros    of CodecSpec
 //   unable   is called for a group that cannot be coded: codes it otherwise and returns its kind.
 //            Stands in the code once, as it costs registers
 template <class T, unsigned kBits, class Tile, class Unable>
 PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, unsigned elements,
                                        uint64_t group, uint64_t nonce, Metadata<T>* metadata,
-                                       uint8_t* slot, bool refused, Unable unable) {
+                                       uint8_t* slot, bool refused, bool zeros, Unable unable) {
   constexpr float kLargestCode = static_cast<float>((1u << kBits) - 1);
   const float minimum = extremes.minimum, maximum = extremes.maximum;
   Quantiser quantiser{0, 0, 0};
@@ -242,19 +209,22 @@ PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, uns
   // unsigned bits, NaN is not below 2^-110 either.
   if (refused || !plan_group<T>(minimum, maximum, kLargestCode, &quantiser, &words))
     return unable();
-  if (keeps_zero(minimum, kBits)) {
-    const float smallest = tile.least_alone([&](auto& lane) {
-      float least = maximum;
-      PLEAT_UNROLL
-      for (unsigned run = 0; run < kRuns; ++run) {
+  const bool between = kBits >= 2 && zeros && keeps_zero_between(minimum, maximum);
+  if (between || keeps_zero(minimum, kBits)) {
+    float smallest = minimum;
+    if (!between)
+      smallest = tile.least_alone([&](auto& lane) {
+        float least = maximum;
         PLEAT_UNROLL
-        for (unsigned j = 0; j < kRunLength; ++j) {
-          const float value = lane.value(run, j);
-          least = value > 0.0f && value < least ? value : least;
+        for (unsigned run = 0; run < kRuns; ++run) {
+          PLEAT_UNROLL
+          for (unsigned j = 0; j < kRunLength; ++j) {
+            const float value = lane.value(run, j);
+            least = value > 0.0f && value < least ? value : least;
+          }
         }
-      }
-      return least;
-    });
+        return least;
+      });
     plan_zero_kept<T>(smallest, maximum, kLargestCode, &quantiser, &words);
     tile.each([&](auto& lane) {
       if constexpr (kBits >= 2) quantise_lane<T, kBits, true>(lane, quantiser, nonce, group, slot);
@@ -278,13 +248,18 @@ PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, uns
 //   source    the group's `elements` elements, 1..256; `aligned`: 16-byte aligned
 //   group     its number in the span
 //   metadata  of this group; slot: of this group, 8-byte aligned
+//   parts     of this group, if its elements have exponents; not with kBits = 0
+//   zeros     of CodecSpec
 // kBits = 0: only constant and two-valued groups are coded; others are escaped. From 3 on none is.
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* source,
                                        unsigned elements, bool aligned, uint64_t group,
-                                       uint64_t nonce, Metadata<T>* metadata, uint8_t* slot) {
+                                       uint64_t nonce, Metadata<T>* metadata, uint8_t* slot,
+                                       const GroupParts& parts, bool zeros) {
   constexpr unsigned kSlotBytes = Form<T, kBits>::kSlotBytes;
   tile.each([&](auto& lane) { load_lane<T>(source, elements, aligned, lane); });
+  if (kBits != 0 && parts.any())
+    raise_group<T>(tile, source, elements, parts, false, kBits >= 2 && zeros);
   Extremes extremes{};
   bool searched = true;
   if constexpr (kBits != 0) {
@@ -300,7 +275,8 @@ PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* sourc
   }
   const auto unable = [&] {
     if constexpr (kBits >= kFewestWideBits)
-      return encode_wide<T, T, kBits>(tile, source, elements, group, nonce, metadata, slot);
+      return encode_wide<T, T, kBits>(tile, CodedElement<T>{source, parts, tile.words()}, elements,
+                                      group, nonce, metadata, slot);
     else
       return encode_escape<T, kSlotBytes>(tile, metadata, slot);
   };
@@ -308,7 +284,7 @@ PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* sourc
     return unable();
   else
     return encode_range<T, kBits>(tile, extremes, elements, group, nonce, metadata, slot, false,
-                                  unable);
+                                  zeros, unable);
 }
 
 }  // namespace

@@ -46,9 +46,10 @@ std::size_t finish_exponents(const Request& request, const GroupedLayout& layout
   if (request.spec.compact && exponents.channels == 0 && is_unmoved(request)) return 0;
   write_exponents(exponents, header);
   std::memmove(section, request.parts, parts);  // its place before may overlap
-  if (exponents.channels != 0) std::memcpy(section + parts, exponents.table, exponents.channels);
-  const std::size_t used = parts + exponents.channels;
-  std::memset(section + used, 0, layout.exponent_bytes - used);
+  std::memset(section + parts, 0, layout.exponent_bytes - parts);
+  if (exponents.channels != 0)
+    std::memcpy(section + table_offset(exponents, request.span.elements), exponents.table,
+                exponents.channels);
   return layout.exponent_bytes;
 }
 

@@ -78,7 +78,7 @@ std::optional<GroupedSections> read_sections(const Header& header,
                            {},     {},        {}};
   if (has_exponents) {
     sections.parts = reinterpret_cast<const std::int8_t*>(codes_end + table_bytes);
-    exponents.table = sections.parts + all_parts(exponents, header.elements);
+    exponents.table = sections.parts + table_offset(exponents, header.elements);
     sections.exponents = exponents;
     if (!are_exponents(exponents, header.elements, sections.parts)) return std::nullopt;
   }

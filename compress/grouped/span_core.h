@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compress/device/block_core.h"
+#include "compress/exponents/part_core.h"
 #include "compress/grouped/encode_core.h"
 
 namespace pleat::compress {
@@ -15,14 +16,22 @@ struct DeviceLayout {
   static constexpr uint64_t kSlotBytes = F::kSlotBytes;
   static constexpr uint64_t kMetadataBytes = sizeof(Metadata<typename F::Coded>);  // of a group
   static constexpr uint64_t kGroupBytes = kGroupSize * sizeof(typename F::Source::Word);
+  uint64_t elements;
   uint64_t groups;
   uint64_t codes_offset;
+  Exponents exponents;
 
-  PLEAT_HD explicit DeviceLayout(uint64_t elements)
-      : groups((elements + (kGroupSize - 1)) / kGroupSize),
-        codes_offset(64 + round_up_64(groups * kMetadataBytes)) {}
+  PLEAT_HD explicit DeviceLayout(uint64_t number, const Exponents& of_groups = {})
+      : elements(number),
+        groups((elements + (kGroupSize - 1)) / kGroupSize),
+        codes_offset(64 + round_up_64(groups * kMetadataBytes)),
+        exponents(F::kBits == 0 ? Exponents{} : of_groups) {}
+  PLEAT_HD explicit DeviceLayout(const cuda::Job& job)
+      : DeviceLayout(job.elements, job.exponents()) {}
   PLEAT_HD uint64_t code_bytes() const { return groups * kSlotBytes; }
   PLEAT_HD uint64_t end_of_codes() const { return codes_offset + code_bytes(); }
+  // Of the exponents, where the escape table begins.
+  PLEAT_HD uint64_t end() const { return end_of_codes() + exponent_bytes(exponents, elements); }
   PLEAT_HD uint64_t escape_limit() const {
     if (has_wide_groups(F::kBits)) return 0;
     const uint64_t share = groups / (F::kBits == 0 ? 8 : 64);
@@ -53,10 +62,18 @@ struct GroupsInSource {
   PLEAT_HD uint64_t elements(uint64_t group) const { return job.elements - group * kGroupSize; }
 };
 
-// The header's flags that follow from the form.
+// Whether groups of both signs keep zeros.
 template <class F>
-inline constexpr uint8_t kFormFlags = (F::kTransformed ? kFlagTransformed : 0) |
-                                      (F::kScaled ? kFlagScaled : 0);
+PLEAT_HD inline bool keeps_zeros(const cuda::Job& job) {
+  return F::kBits >= 2 && !F::kTransformed && job.zeros != 0;
+}
+
+// The header's flags that follow from the form and the job, but for kFlagExponents.
+template <class F>
+PLEAT_HD inline unsigned flags_of(const cuda::Job& job) {
+  return (F::kTransformed ? kFlagTransformed : 0u) | (F::kScaled ? kFlagScaled : 0u) |
+         (keeps_zeros<F>(job) ? kFlagZeros : 0u);
+}
 
 PLEAT_HD inline void write_counts(const cuda::Counters& counted, cuda::Verdict* verdict) {
   verdict->escapes = counted.escapes;
@@ -71,7 +88,7 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, const cuda:
                                  const Groups& escaped) {
   using Word = typename F::Source::Word;
   const uint64_t escapes = counted.escapes;
-  const DeviceLayout<F> layout(job.elements);
+  const DeviceLayout<F> layout(job);
   uint8_t* const payload = static_cast<uint8_t*>(job.target);
   if (too_many_escapes<F>(job.elements, escapes)) {
     block.once([&] {
@@ -88,7 +105,17 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, const cuda:
   block.each(layout.codes_offset - metadata_end,
              [&](uint64_t i) { payload[metadata_end + i] = 0; });
   uint8_t* const codes = payload + layout.codes_offset;
-  uint8_t* const table = payload + layout.end_of_codes();
+  const uint64_t end = layout.end();
+  uint8_t* const table = payload + end;
+  if (layout.exponents.any()) {
+    const uint64_t parts = all_parts(layout.exponents, job.elements), channels = job.channels;
+    const uint64_t before = table_offset(layout.exponents, job.elements) - parts;
+    uint8_t* const section = payload + layout.end_of_codes() + parts;
+    block.each(end - layout.end_of_codes() - parts, [&](uint64_t i) {
+      const bool is_entry = i >= before && i < before + channels;
+      section[i] = is_entry ? static_cast<uint8_t>(job.table[i - before]) : uint8_t{0};
+    });
+  }
   if (escapes != 0) {
     const auto* const metadata = reinterpret_cast<const Metadata<typename F::Coded>*>(payload + 64);
     block.ranked(
@@ -119,11 +146,12 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, const cuda:
     header.kind = static_cast<uint8_t>(PayloadKind::kGrouped);
     header.type = static_cast<uint8_t>(F::Source::kType);
     header.bits = F::kBits;
-    header.flags = static_cast<uint8_t>((counted.lossy != 0 ? kFlagLossy : 0) | kFormFlags<F>);
+    header.flags = static_cast<uint8_t>((counted.lossy != 0 ? kFlagLossy : 0) | flags_of<F>(job));
+    if (layout.exponents.any()) write_exponents(layout.exponents, &header);
     header.escapes = static_cast<uint32_t>(escapes);
     header.elements = job.elements;
     header.nonce = job.nonce;
-    header.payload_bytes = layout.end_of_codes() + escapes * layout.kGroupBytes;
+    header.payload_bytes = end + escapes * layout.kGroupBytes;
     header.code_bytes = layout.code_bytes();
     write_header(header, payload);
     write_counts(counted, job.verdict);
@@ -133,10 +161,13 @@ PLEAT_HD inline void finish_span(Block& block, const cuda::Job& job, const cuda:
 }
 
 // True if the payload is what the job expects: every offset that a decoder follows then lies within
-// its `capacity` bytes. A device neither writes nor reads compacted payloads.
+// its capacity. A device neither writes nor reads compacted payloads.
 template <class F>
-PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements, uint64_t capacity) {
-  const DeviceLayout<F> layout(elements);
+PLEAT_HD inline bool payload_fits(const Header& header, const cuda::Job& job,
+                                  const DeviceLayout<F>& layout) {
+  Header expected;
+  expected.flags = static_cast<uint8_t>(flags_of<F>(job));
+  if (layout.exponents.any()) write_exponents(layout.exponents, &expected);
   // No short-circuiting: a device evaluates all checks at once, which is faster than one after the
   // other.
   unsigned wrong = header.magic ^ kMagic;
@@ -144,16 +175,17 @@ PLEAT_HD inline bool payload_fits(const Header& header, uint64_t elements, uint6
   wrong |= header.kind ^ static_cast<unsigned>(PayloadKind::kGrouped);
   wrong |= header.type ^ F::Source::kType;
   wrong |= header.bits ^ F::kBits;
-  wrong |= (header.flags & ~unsigned{kFlagLossy}) ^ kFormFlags<F>;
+  wrong |= (header.flags & ~unsigned{kFlagLossy}) ^ expected.flags;
   wrong |= header.reserved;
-  uint64_t wrong_sizes = header.third_value;
-  wrong_sizes |= header.elements ^ elements;
+  uint64_t wrong_sizes = header.third_value ^ expected.third_value;
+  if (layout.exponents.any()) wrong_sizes |= header.value ^ expected.value;
+  wrong_sizes |= header.elements ^ job.elements;
   wrong_sizes |= header.code_bytes ^ layout.code_bytes();
-  wrong_sizes |= header.payload_bytes ^
-                 (layout.end_of_codes() + uint64_t{header.escapes} * layout.kGroupBytes);
+  wrong_sizes |=
+      header.payload_bytes ^ (layout.end() + uint64_t{header.escapes} * layout.kGroupBytes);
   return (wrong | (wrong_sizes != 0 ? 1u : 0u) |
           (header.escapes > layout.escape_limit() ? 1u : 0u) |
-          (header.payload_bytes > capacity ? 1u : 0u)) == 0;
+          (header.payload_bytes > job.capacity ? 1u : 0u)) == 0;
 }
 
 }  // namespace

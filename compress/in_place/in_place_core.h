@@ -165,7 +165,7 @@ PLEAT_HD inline GroupKind stage_group(Tile& tile, const cuda::Job& job, uint64_t
   const Word* const source = static_cast<const Word*>(job.source) + at.group * kGroupSize;
   uint8_t* const slot = staged.codes + place * F::kSlotBytes;
   const GroupKind kind = encode_form<F>(tile, source, at.elements, true, at.group, job.nonce,
-                                        &staged.metadata[place], slot);
+                                        &staged.metadata[place], slot, no_parts(), false);
   if (kind == GroupKind::kEscaped && at.own) {
     const uint32_t number =
         tile.pick_alone([](auto& lane) { return lane.index == 0; },

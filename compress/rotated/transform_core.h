@@ -31,10 +31,9 @@ PLEAT_HD inline void load_floats(const typename T::Word* source, unsigned elemen
 }
 // Converts from float32. `kPatterns`: bit for bit where T has the bits, NaNs too.
 template <class T, bool kPatterns>
-PLEAT_HD inline void store_floats(const Lane<Float32>& lane, typename T::Word* target,
-                                  unsigned elements, bool aligned) {
+PLEAT_HD inline Lane<T> packed_lane(const Lane<Float32>& lane) {
   if constexpr (T::kType == Float32::kType) {
-    store_lane<T>(lane, target, elements, aligned);
+    return lane;
   } else {
     Lane<T> packed;
     packed.index = lane.index;
@@ -44,7 +43,7 @@ PLEAT_HD inline void store_floats(const Lane<Float32>& lane, typename T::Word* t
       packed.words[r] = kPatterns ? T::from_float(first) | uint32_t{T::from_float(second)} << 16
                                   : Packed<T>::pack(first, second);
     }
-    store_lane<T>(packed, target, elements, aligned);
+    return packed;
   }
 }
 
@@ -54,9 +53,10 @@ template <class T, unsigned kBits, bool kScaled, class Tile>
 PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T::Word* source,
                                                    unsigned elements, bool aligned, uint64_t group,
                                                    uint64_t nonce, Metadata<Float32>* metadata,
-                                                   uint8_t* slot) {
+                                                   uint8_t* slot, const GroupParts& parts) {
   constexpr unsigned kSlotBytes = Form<T, kBits, true>::kSlotBytes;
   tile.each([&](auto& lane) { load_floats<T>(source, elements, aligned, lane); });
+  if (parts.any()) raise_group<T>(tile, source, elements, parts, true, false);
   Patterns kept{GroupKind::kRegular, 0, 0};
   // Three patterns in one lane: nearly every group is spared the search.
   const bool other = tile.any([](auto& lane) {
@@ -94,14 +94,15 @@ PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T:
     if (plan.scaled) return encode_scaled<kBits>(tile, plan, metadata, slot);
   const auto unable = [&] {
     if constexpr (kBits >= kFewestWideBits)
-      return encode_wide<T, Float32, kBits>(tile, source, elements, group, nonce, metadata, slot);
+      return encode_wide<T, Float32, kBits>(tile, CodedElement<T>{source, parts, tile.words()},
+                                            elements, group, nonce, metadata, slot);
     else
       return encode_escape<Float32, kSlotBytes>(tile, metadata, slot);
   };
   // A group that came out constant or two-valued would be taken for one that was not rotated.
   const bool few = searched && find_patterns(tile).kind != GroupKind::kRegular;
   return encode_range<Float32, kBits>(tile, extremes, kGroupSize, group, nonce, metadata, slot, few,
-                                      unable);
+                                      false, unable);
 }
 
 // As decode_group(); all tiles of a warp together.
@@ -110,7 +111,7 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
                                               const uint8_t* slot, const EscapeTable& escapes,
                                               uint64_t group, uint64_t nonce,
                                               typename T::Word* target, unsigned elements,
-                                              bool aligned) {
+                                              bool aligned, const GroupParts& parts) {
   const GroupKind kind = kind_of<Float32>(metadata);
   bool intact = true;
   if (kScaled && is_scaled(metadata)) {
@@ -135,7 +136,7 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
   } else {
     tile.each([&](auto& lane) {
       restore_patterns<Float32>(lane, metadata, slot);
-      store_floats<T, true>(lane, target, elements, aligned);
+      store_lane<T>(packed_lane<T, true>(lane), target, elements, aligned);
     });
   }
   if (kind != GroupKind::kRegular)
@@ -144,7 +145,12 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
       for (unsigned r = 0; r < kFloatRegisters; ++r) lane.words[r] = 0;
     });
   rotate_tile_back(tile, nonce, group);
-  if (kind != GroupKind::kRegular) return intact;
+  const bool by_runs = parts.by_runs && can_lower_runs<T>(tile, parts, elements);
+  if (kind != GroupKind::kRegular) {
+    if (parts.any() && kind != GroupKind::kEscaped && intact)
+      lower_elements<T>(tile, parts, elements, target);
+    return intact;
+  }
   tile.each([&](auto& lane) {
     PLEAT_UNROLL
     for (unsigned r = 0; r < kFloatRegisters; ++r) {
@@ -153,8 +159,11 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
       value = value > -T::kLargest ? value : -T::kLargest;
       lane.words[r] = bits_of(value);
     }
-    store_floats<T, false>(lane, target, elements, aligned);
+    Lane<T> packed = packed_lane<T, false>(lane);
+    if (by_runs) packed = lower_runs<T>(packed, parts, elements);
+    store_lane<T>(packed, target, elements, aligned);
   });
+  if (parts.any() && !by_runs) lower_elements<T>(tile, parts, elements, target);
   return true;
 }
 
@@ -164,25 +173,31 @@ template <class F, class Tile>
 PLEAT_HD inline GroupKind encode_form(Tile& tile, const typename F::Source::Word* source,
                                       unsigned elements, bool aligned, uint64_t group,
                                       uint64_t nonce, Metadata<typename F::Coded>* metadata,
-                                      uint8_t* slot) {
+                                      uint8_t* slot, const GroupParts& parts, bool zeros) {
+  GroupKind kind;
   if constexpr (F::kTransformed)
-    return encode_transformed_group<typename F::Source, F::kBits, F::kScaled>(
-        tile, source, elements, aligned, group, nonce, metadata, slot);
+    kind = encode_transformed_group<typename F::Source, F::kBits, F::kScaled>(
+        tile, source, elements, aligned, group, nonce, metadata, slot, parts);
   else
-    return encode_group<typename F::Source, F::kBits>(tile, source, elements, aligned, group, nonce,
-                                                      metadata, slot);
+    kind = encode_group<typename F::Source, F::kBits>(tile, source, elements, aligned, group, nonce,
+                                                      metadata, slot, parts, zeros);
+  // The escape table has the group's own elements.
+  if (F::kBits != 0 && !has_wide_groups(F::kBits) && kind == GroupKind::kEscaped && parts.any())
+    write_unmoved_parts(tile, parts);
+  return kind;
 }
 template <class F, class Tile>
 PLEAT_HD inline bool decode_form(Tile& tile, const Metadata<typename F::Coded>& metadata,
                                  const uint8_t* slot, const EscapeTable& escapes, uint64_t group,
                                  uint64_t nonce, typename F::Source::Word* target,
-                                 unsigned elements, bool aligned) {
+                                 unsigned elements, bool aligned, const GroupParts& parts,
+                                 bool zeros) {
   if constexpr (F::kTransformed)
     return decode_transformed_group<typename F::Source, F::kBits, F::kScaled>(
-        tile, metadata, slot, escapes, group, nonce, target, elements, aligned);
+        tile, metadata, slot, escapes, group, nonce, target, elements, aligned, parts);
   else
     return decode_group<typename F::Source, F::kBits>(tile, metadata, slot, escapes, group, nonce,
-                                                      target, elements, aligned);
+                                                      target, elements, aligned, parts, zeros);
 }
 
 }  // namespace

@@ -189,12 +189,17 @@ ReferenceExponents exponents_of(const Payload& from, std::size_t at,
   require(exponents.row != 0 && exponents.inner != 0, "no row");
   const std::size_t count = part_ends(exponents.row, from.elements).size();
   const std::size_t channels = number(from.bytes, 56, 4);
-  for (std::size_t i = 0; i < count + channels; ++i)
-    (i < count ? *parts : exponents.table)
-        .push_back(static_cast<std::int8_t>(number(from.bytes, at + i, 1)));
-  *section = up_to_64(count + channels);
-  for (std::size_t i = count + channels; i < *section; ++i)
-    require(number(from.bytes, at + i, 1) == 0, "padding");
+  const std::size_t table = channels == 0 ? count : (count + 7) / 8 * 8;
+  *section = up_to_64(table + channels);
+  for (std::size_t i = 0; i < *section; ++i) {
+    const auto byte = static_cast<std::int8_t>(number(from.bytes, at + i, 1));
+    if (i < count)
+      parts->push_back(byte);
+    else if (i >= table && i < table + channels)
+      exponents.table.push_back(byte);
+    else
+      require(byte == 0, "padding");
+  }
   return exponents;
 }
 

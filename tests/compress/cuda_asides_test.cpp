@@ -331,10 +331,10 @@ TEST(CudaLines, TasksOfOneTypeShareALaunchAndOnlyColumnsNeedTwo) {
             (std::vector<std::string>{"pleat_look_at_columns_float32", "pleat_keep_lines_float32",
                                       "pleat_keep_lines_float32", "pleat_keep_lines_float16"}));
   EXPECT_EQ(recorder.launches[0].batch.jobs, 1u);
-  EXPECT_EQ(recorder.launches[1].batch.jobs, 55u);
-  EXPECT_EQ(recorder.launches[2].batch.jobs, 5u);
+  EXPECT_EQ(recorder.launches[1].batch.jobs, cuda::kMostLineJobs);
+  EXPECT_EQ(recorder.launches[2].batch.jobs, 60 - cuda::kMostLineJobs);
   std::uint32_t tile = 0;
-  for (unsigned j = 0; j < 55; ++j) {
+  for (unsigned j = 0; j < cuda::kMostLineJobs; ++j) {
     EXPECT_EQ(line_job(recorder.launches[1], j).first_tile, tile);
     tile += j == 10 ? 1 : (40 + j + 255) / 256;
   }
@@ -343,7 +343,7 @@ TEST(CudaLines, TasksOfOneTypeShareALaunchAndOnlyColumnsNeedTwo) {
   EXPECT_EQ(recorder.launches[1].stream, 7u);
   recorder.fail_at = recorder.launches.size() + 1;
   EXPECT_EQ(cuda::restore_lines_on_device(recorder, tasks, {}, &queued), LaunchStatus::kFailed);
-  EXPECT_EQ(queued, 55u);
+  EXPECT_EQ(queued, cuda::kMostLineJobs);
 }
 
 // ---- near zero ----

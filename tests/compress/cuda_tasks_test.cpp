@@ -21,11 +21,12 @@ namespace {
 using cuda::DeviceTask;
 
 std::vector<DeviceTask> many_tasks() {
-  std::vector<DeviceTask> tasks(62 + 8 + 3 + 1);
+  std::vector<DeviceTask> tasks(cuda::kMostJobs + 8 + 3 + 1);
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     tasks[t].elements = 1 + t * 1000;
-    tasks[t].bits = t < 73 ? 4 : 8;
-    tasks[t].type = t < 70 || t == 73 ? ElementType::kFloat32 : ElementType::kBFloat16;
+    tasks[t].bits = t < cuda::kMostJobs + 11 ? 4 : 8;
+    tasks[t].type = t < cuda::kMostJobs + 8 || t == cuda::kMostJobs + 11 ? ElementType::kFloat32
+                                                                         : ElementType::kBFloat16;
     tasks[t].nonce = t;
   }
   return tasks;
@@ -40,7 +41,7 @@ TEST(CudaTasks, OneLaunchServesNeighboursOfOneTypeAndWidth) {
   ASSERT_EQ(recorder.launches.size(), 4u);
   const char* const names[] = {"pleat_encode_float32_4", "pleat_encode_float32_4",
                                "pleat_encode_bfloat16_4", "pleat_encode_float32_8"};
-  const unsigned counts[] = {62, 8, 3, 1};
+  const unsigned counts[] = {cuda::kMostJobs, 8, 3, 1};
   std::size_t t = 0;
   for (std::size_t l = 0; l < 4; ++l) {
     const Recorder::Launch& launch = recorder.launches[l];
@@ -65,7 +66,7 @@ TEST(CudaTasks, AFailureSaysHowManyTasksWereQueued) {
   recorder.fail_at = 2;
   std::size_t queued = 0;
   EXPECT_EQ(cuda::decode_on_device(recorder, many_tasks(), {}, &queued), LaunchStatus::kFailed);
-  EXPECT_EQ(queued, 70u);
+  EXPECT_EQ(queued, cuda::kMostJobs + 8);
   EXPECT_EQ(recorder.launches[0].kernel, "pleat_decode_float32_4");
 }
 

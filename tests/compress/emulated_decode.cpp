@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -11,26 +12,36 @@ template <class F>
 void decode(const cuda::Job& job) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
-  const DeviceLayout<F> layout(job.elements);
+  const DeviceLayout<F> layout(job);
   const auto* const payload = static_cast<const std::uint8_t*>(job.source);
   Header header;
   memcpy(&header, payload, sizeof header);
-  if (!payload_fits<F>(header, job.elements, job.capacity)) {
+  if (!payload_fits<F>(header, job, layout)) {
     job.verdict->outcome = cuda::Outcome::kCorrupt;
     return;
   }
-  bool intact = true;
-  for (std::uint64_t g = layout.groups; g-- > 0;) {
+  const bool parted = layout.exponents.any();
+  const auto* const parts = reinterpret_cast<const std::int8_t*>(payload) + layout.end_of_codes();
+  const Rows rows =
+      parted ? emulated_rows(layout, parts + table_offset(layout.exponents, job.elements), payload)
+             : Rows{};
+  const auto decode_group_of_span = [&](std::uint64_t g, std::uint64_t elements) {
     EmulatedTile<Coded> tile;
-    const std::uint64_t left = job.elements - g * kGroupSize;
     Metadata<Coded> metadata;
     memcpy(&metadata, payload + 64 + g * sizeof metadata, sizeof metadata);
-    intact &= decode_form<F>(tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
-                             EscapeTable{payload + layout.end_of_codes(), header.escapes}, g,
-                             header.nonce, static_cast<Word*>(job.target) + g * kGroupSize,
-                             left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-                             reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0);
-  }
+    return decode_form<F>(tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
+                          EscapeTable{payload + layout.end(), header.escapes}, g, header.nonce,
+                          static_cast<Word*>(job.target) + g * kGroupSize,
+                          static_cast<unsigned>(std::min<std::uint64_t>(elements, kGroupSize)),
+                          reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0,
+                          parted ? emulated_parts(rows, g, job.elements) : no_parts(),
+                          keeps_zeros<F>(job));
+  };
+  bool intact = true;
+  for (std::uint64_t g = layout.groups; g-- > 0;)
+    intact &= decode_group_of_span(g, job.elements - g * kGroupSize);
+  // Lanes beyond the last group.
+  if (parted) intact &= decode_group_of_span(layout.groups - 1, 0);
   job.verdict->outcome = intact ? cuda::Outcome::kDone : cuda::Outcome::kCorrupt;
 }
 

@@ -2,6 +2,7 @@
 // the lanes as an array.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 
@@ -93,12 +94,27 @@ class EmulatedTile {
     return all;
   }
   void sync_alone() {}
+  void sync() {}
+  template <class X>
+  class PerLane {
+   public:
+    template <class AnyLane>
+    X& operator()(const AnyLane& lane) {
+      return of_[lane.index];
+    }
+
+   private:
+    X of_[kTileLanes];
+  };
+  std::uint32_t* words() { return words_; }
+  static void raise(std::uint32_t* word, std::uint32_t value) { *word = std::max(*word, value); }
 
  private:
   static float of_halves(std::uint32_t word, float (*choose)(float, float)) {
     return choose(Packed<T>::value(word, 0), Packed<T>::value(word, Packed<T>::kPerRegister - 1));
   }
   L lanes_[kTileLanes]{};
+  alignas(16) std::uint32_t words_[36]{};
   bool backwards_ = false;
 };
 
@@ -139,6 +155,19 @@ class EmulatedBlock {
   void publish(cuda::Verdict* verdict, cuda::Outcome outcome) { verdict->outcome = outcome; }
 };
 
+inline constexpr std::uint64_t kEmulatedStep = 5;  // groups from a tile to the block's next
+template <class F>
+Rows emulated_rows(const DeviceLayout<F>& layout, const std::int8_t* table,
+                   const std::uint8_t* payload) {
+  Rows rows;
+  rows.set(
+      layout.exponents, table,
+      reinterpret_cast<std::int8_t*>(const_cast<std::uint8_t*>(payload)) + layout.end_of_codes(),
+      kEmulatedStep);
+  for (unsigned first = 0; first < 8; ++first) rows.set_starts(first);
+  return rows;
+}
+
 class EmulatedWarp {
  public:
   template <class F>
@@ -162,6 +191,17 @@ class EmulatedWarp {
     f();
   }
 };
+
+// The parts of a group. Those of the last group are found at once, as in the last tile of a kernel;
+// others by steps, as in its tiles before.
+inline GroupParts emulated_parts(const Rows& rows, std::uint64_t group, std::uint64_t elements) {
+  const std::uint64_t left = elements - group * kGroupSize;
+  if (left <= kGroupSize) return parts_of(rows, group, static_cast<unsigned>(left), rows.at(group));
+  PartCursor cursor = rows.at(group % kEmulatedStep);
+  for (std::uint64_t g = group % kEmulatedStep; g < group; g += kEmulatedStep)
+    rows.advance(&cursor);
+  return parts_of(rows, group, kGroupSize, cursor);
+}
 
 // Booleans, integers and sides; runs last to first.
 template <class Run>

@@ -12,18 +12,21 @@ template <class F>
 void encode(const cuda::Job& job) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
-  const DeviceLayout<F> layout(job.elements);
+  const DeviceLayout<F> layout(job);
   auto* const payload = static_cast<std::uint8_t*>(job.target);
+  const bool parted = layout.exponents.any();
+  const Rows rows = parted ? emulated_rows(layout, job.table, payload) : Rows{};
   cuda::Counters counted{};
   for (std::uint64_t g = layout.groups; g-- > 0;) {
     EmulatedTile<Coded> tile;
+    const GroupParts parts_here = parted ? emulated_parts(rows, g, job.elements) : no_parts();
     auto* const metadata = reinterpret_cast<Metadata<Coded>*>(payload + 64) + g;
     const std::uint64_t left = job.elements - g * kGroupSize;
-    const GroupKind kind =
-        encode_form<F>(tile, static_cast<const Word*>(job.source) + g * kGroupSize,
-                       left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
-                       reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce,
-                       metadata, payload + layout.codes_offset + g * layout.kSlotBytes);
+    const GroupKind kind = encode_form<F>(
+        tile, static_cast<const Word*>(job.source) + g * kGroupSize,
+        left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
+        reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce, metadata,
+        payload + layout.codes_offset + g * layout.kSlotBytes, parts_here, keeps_zeros<F>(job));
     counted.escapes += kind == GroupKind::kEscaped;
     counted.lossy |= is_lossy(kind) ? 1 : 0;
     if (F::kBits != 0 && is_watched(job)) {

@@ -25,11 +25,20 @@ struct Emulated {
   cuda::Verdict verdict;
   std::vector<unsigned char> payload;
 };
+inline void set_exponents(const Exponents& exponents, bool zeros, cuda::Job* job) {
+  job->row = exponents.row;
+  job->channels = exponents.channels;
+  job->inner = exponents.inner;
+  job->base = exponents.base;
+  job->zeros = zeros ? 1 : 0;
+}
 inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
                                  const void* source, Transform transform = Transform::kNone,
-                                 std::uint64_t nonce = kNonce) {
-  const GroupedLayout layout(type, bits, elements, transform != Transform::kNone);
-  Bytes room(layout.end_of_codes() + layout.escape_limit(bits) * layout.source_bytes_per_group);
+                                 std::uint64_t nonce = kNonce, const Exponents& exponents = {},
+                                 bool zeros = false) {
+  const GroupedLayout layout(type, bits, elements, transform != Transform::kNone, exponents);
+  const std::size_t escapes = has_wide_groups(bits) ? 0 : layout.escape_limit(bits);
+  Bytes room(layout.end() + escapes * layout.source_bytes_per_group);
   Emulated result;
   cuda::Job job{};
   job.source = source;
@@ -37,6 +46,8 @@ inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t el
   job.verdict = &result.verdict;
   job.elements = elements;
   job.nonce = nonce;
+  set_exponents(exponents, zeros, &job);
+  job.table = exponents.table;
   emulate_encode({type, bits, transform}, job);
   EXPECT_TRUE(room.guard_intact());
   EXPECT_LE(result.verdict.payload_bytes, room.size());
@@ -45,7 +56,8 @@ inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t el
 }
 inline cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_t elements,
                                      const std::vector<unsigned char>& payload, void* target,
-                                     Transform transform = Transform::kNone) {
+                                     Transform transform = Transform::kNone,
+                                     const Exponents& exponents = {}, bool zeros = false) {
   Bytes copy(payload.size());  // aligned as payloads are
   std::memcpy(copy.data(), payload.data(), payload.size());
   cuda::Verdict verdict;
@@ -55,6 +67,7 @@ inline cuda::Outcome emulated_decode(ElementType type, unsigned bits, std::size_
   job.capacity = payload.size();
   job.verdict = &verdict;
   job.elements = elements;
+  set_exponents(exponents, zeros, &job);
   emulate_decode({type, bits, transform}, job);
   return verdict.outcome;
 }

@@ -54,6 +54,7 @@ Expected expected_payload(const Bytes& source, ElementType type, CodecSpec spec,
     return {payload, payload, raised.parts};
   const Buffer without = payload;
   Buffer section(raised.parts.begin(), raised.parts.end());
+  if (!exponents.table.empty()) section.resize((section.size() + 7) / 8 * 8);
   section.insert(section.end(), exponents.table.begin(), exponents.table.end());
   section.resize((section.size() + 63) / 64 * 64);
   payload.insert(payload.begin() + long(at), section.begin(), section.end());

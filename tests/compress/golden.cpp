@@ -306,7 +306,15 @@ Backend library_backend() {
 }
 
 DevicePayload device_payload(const Case& input) {
-  if (input.spec.exponents.any() || input.spec.zeros) return {DeviceForm::kNone, {}};
+  if (input.spec.exponents.any() || input.spec.zeros) {
+    Case fixed = input;
+    fixed.spec.compact = false;
+    fixed.spec.escape_64ths = 1;
+    auto grouped = library_backend().encode(fixed);
+    if (grouped.empty() || grouped[6] != static_cast<unsigned char>(PayloadKind::kGrouped))
+      return {DeviceForm::kNone, {}};
+    return {DeviceForm::kGrouped, std::move(grouped)};
+  }
   if (is_floating(input.type) && !input.spec.force_raw && !input.spec.sides.any()) {
     auto grouped = test::fixed_payload(input.type, input.spec.bits, input.spec.transform,
                                        input.elements, kNonce, input.source.data());

@@ -121,6 +121,11 @@ class NoiseCases {
         "padded rows", [&](std::size_t e) { return e / 100 % 10 < 4 ? 0.0 : normal(); }, 20000)
         .spec.lines = {Look::kParts, 100};
     add(
+        "small rows of results of ReLU",
+        [&](std::size_t e) { return std::max(normal(), 0.0) * (e / 100 % 10 < 4 ? 0.02 : 1); },
+        20000)
+        .spec.lines = {Look::kParts, 100};
+    add(
         "flat rows", [&](std::size_t e) { return normal() * (e / 100 % 10 == 4 ? 1e-3 : 1); },
         20000)
         .spec.lines = {Look::kRows, 100};

@@ -56,7 +56,8 @@ void make_exponents(Input& input, Header& header) {
 // Bytes of parts and a table that are in range.
 void put_into_range(const Exponents& exponents, std::uint64_t elements, std::uint8_t* section) {
   const std::uint64_t parts = all_parts(exponents, elements);
-  for (std::uint64_t i = 0; i < parts + exponents.channels; ++i) {
+  const std::uint64_t end = exponent_bytes(exponents, elements);
+  for (std::uint64_t i = 0; i < end; ++i) {
     const unsigned byte = section[i];
     const int value = i >= parts   ? -static_cast<int>(byte % 31)
                       : byte < 192 ? static_cast<int>(byte % 121)

@@ -53,6 +53,12 @@ inline Backend gpu_backend() {
             task->sides = input.spec.sides;
             task->elements = input.elements;
             task->nonce = kNonce;
+            task->exponents = input.spec.exponents;
+            task->zeros = input.spec.zeros;
+            const Exponents& exponents = input.spec.exponents;
+            const test::DeviceMemory table(64 + exponents.channels);
+            if (exponents.channels != 0) table.write(exponents.table, exponents.channels);
+            task->exponents.table = table.as<std::int8_t>();
             task->framed = device_payload(input).form == DeviceForm::kFramed;
             task->capacity = kHeaderBytes + input.source.size();
             return run_on_gpu(*gpu, *task, true, input.source, cuda::device_payload_bound(*task));
