@@ -45,10 +45,12 @@ inline constexpr int kNotReady = 600;     // an event is not complete yet
   ROW(stream_synchronize, cuStreamSynchronize, (void* stream))                                 \
   ROW(stream_query, cuStreamQuery, (void* stream))                                             \
   ROW(stream_capturing, cuStreamIsCapturing, (void* stream, int* status))                      \
-  ROW(copy, cuMemcpyDtoDAsync_v2,                                                              \
+  ROW(copy, cuMemcpyAsync,                                                                     \
       (std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream))                 \
   ROW(set_bytes, cuMemsetD8Async,                                                              \
       (std::uint64_t to, unsigned char value, std::size_t bytes, void* stream))                \
+  ROW(write_word, cuStreamWriteValue32_v2,                                                     \
+      (void* stream, std::uint64_t to, std::uint32_t value, unsigned flags))                   \
   ROW(memory_allocate, cuMemAlloc_v2, (std::uint64_t * device, std::size_t bytes))             \
   ROW(host_allocate, cuMemHostAlloc, (void** host, std::size_t bytes, unsigned flags))         \
   ROW(host_address, cuMemHostGetDevicePointer_v2,                                              \

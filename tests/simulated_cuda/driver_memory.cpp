@@ -229,6 +229,12 @@ SIMULATED_EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t 
   CONTEXT_ENTRY();
   return done(copy_and_wait(address_of(to), from, bytes, "cuMemcpyHtoD"));
 }
+SIMULATED_EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuuint32_t value,
+                                               unsigned flags) {
+  CONTEXT_ENTRY();
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+  return done(fill(stream, address_of(to), value, 4, 1, "cuStreamWriteValue32"));
+}
 SIMULATED_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
                                           CUstream stream) {
   CONTEXT_ENTRY();

@@ -51,6 +51,7 @@ struct LineLaunch {
       job.codes = alias(job.codes);
       job.section = alias(job.section);
       if (!twin.is_of_mix()) job.scratch = alias(job.scratch);
+      if (job.row != 0) job.parts = static_cast<const std::int8_t*>(alias(job.parts));
       job.counters = static_cast<compress::cuda::Counters*>(alias(job.counters));
       verdict[j] = {};
       job.verdict = &verdict[j];
@@ -70,6 +71,9 @@ void add_accesses_of_mix(const Twin& twin, const LineJob& job, std::vector<Acces
   const std::size_t coded = compress::coded_bytes(job.elements, static_cast<unsigned>(item));
   const bool mixes = twin.verb == Verb::kMix;
   accesses->push_back({job.codes, layout.codes_offset, false});
+  const compress::Exponents exponents{job.row, job.channels, job.inner};
+  if (!mixes && exponents.any())
+    accesses->push_back({job.parts, compress::exponent_bytes(exponents, job.elements), false});
   accesses->push_back({job.section, mixes ? coded + plain : plain, !mixes});
   accesses->push_back({job.target, plain, mixes});
   accesses->push_back({job.verdict, sizeof(Verdict), true});
@@ -114,6 +118,7 @@ struct Launch {
       Job& job = mine.job[j];
       job.source = alias(job.source);
       job.target = alias(job.target);
+      if (job.table != nullptr) job.table = static_cast<const std::int8_t*>(alias(job.table));
       job.counters = static_cast<compress::cuda::Counters*>(alias(job.counters));
       if (twin.verb == Verb::kSurvey || twin.verb == Verb::kEncodeInPlace)
         job.scratch = alias(job.scratch);

@@ -47,15 +47,16 @@ assert identity.value != 0
 # Memory: on the device, pinned.
 address, pinned, seen = c_uint64(x.data_ptr()), c_void_p(), c_uint64()
 call("cuMemsetD8Async", address, 7, c_size_t(1000), None)
-call("cuMemcpyDtoDAsync_v2", c_uint64(x.data_ptr() + 1500), address, c_size_t(500), None)
+call("cuMemcpyAsync", c_uint64(x.data_ptr() + 1500), address, c_size_t(500), None)
 call("cuMemHostAlloc", byref(pinned), c_size_t(100), 3)  # PORTABLE | DEVICEMAP
 call("cuMemHostGetDevicePointer_v2", byref(seen), pinned, 0)
 call("cuMemsetD8Async", seen, 9, c_size_t(10), None)
+call("cuStreamWriteValue32_v2", None, c_uint64(seen.value + 16), 5, 0)  # DEFAULT
 call("cuMemHostGetDevicePointer_v2", byref(identity), ctypes.create_string_buffer(8), 0, gives=1)  # INVALID_VALUE
 
 call("cuMemAlloc_v2", byref(identity), c_size_t(5000))
 call("cuMemsetD8Async", identity, 3, c_size_t(5000), None)
-call("cuMemcpyDtoDAsync_v2", c_uint64(x.data_ptr() + 2500), c_uint64(identity.value + 4000), c_size_t(500), None)
+call("cuMemcpyAsync", c_uint64(x.data_ptr() + 2500), c_uint64(identity.value + 4000), c_size_t(500), None)
 call("cuMemFree_v2", identity)
 call("cuMemAlloc_v2", byref(identity), c_size_t(0), gives=1)
 
@@ -88,7 +89,7 @@ call("cuEventDestroy_v2", event)
 call("cuMemFreeHost", pinned)
 
 # Modules and launches: a kernel of Pleat's that has nothing to do.
-module, function, batch = c_void_p(), c_void_p(), ctypes.create_string_buffer(16 + 62 * 64)
+module, function, batch = c_void_p(), c_void_p(), ctypes.create_string_buffer(16 + 46 * 88)
 call("cuModuleLoadData", byref(module), b"image")
 call("cuModuleGetFunction", byref(function), module, b"pleat_encode_bool")
 call("cuModuleGetFunction", byref(other), byref(number), b"pleat_encode_bool", gives=400)  # INVALID_HANDLE

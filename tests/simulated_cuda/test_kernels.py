@@ -20,7 +20,7 @@ assert driver.cuModuleLoadData(ctypes.byref(module), image) == 0
 assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"pleat_encode_bool") == 0
 pointers = [t.data_ptr() for t in (source, target, verdict, counters)]
 batch = struct.pack("<4I6Q8x2I", 1, 1, 0, 0, *pointers, 1000, 77, 0, 1)
-parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.create_string_buffer(batch, 16 + 62 * 64), ctypes.c_void_p))
+parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.create_string_buffer(batch, 16 + 46 * 88), ctypes.c_void_p))
 stream = torch.cuda.Stream()
 ORDER
 assert driver.cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, ctypes.c_void_p(stream.cuda_stream), parameters, None) == 0
@@ -67,7 +67,7 @@ def launch(name, stream, layout, *words):
     calls += 1
     words = [own.get(w, w) if isinstance(w, str) else w.data_ptr() if isinstance(w, torch.Tensor) else w for w in words]
     batch = struct.pack("<4I" + layout, 1, 1, 0, 0, *words)
-    parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.create_string_buffer(batch, 16 + 62 * 64), ctypes.c_void_p))
+    parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.create_string_buffer(batch, 16 + 46 * 88), ctypes.c_void_p))
     assert driver.cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, ctypes.c_void_p(stream.cuda_stream), parameters, None) == 0
 """
 

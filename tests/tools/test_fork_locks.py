@@ -15,6 +15,7 @@ ELSEWHERE = {
     "core/kept_storages.h mutex_": "memory/torch_record_restoring.cpp registers the storages",
     "cuda/device_block_codec.h mutex_": "memory/cuda_backend.cpp locks the codec with its heap",
     "cuda/key_lessons.h mutex_": "cuda/device_block_codec.cpp locks the lessons with the codec",
+    "cuda/device_scales.h mutex_": "cuda/device_block_codec.cpp locks the scales with the codec",
     "cuda/allocator_in_front.h routed_mutex_": "memory/cuda_backend.cpp locks the library's own locks with the table of blocks",
     "cuda/storage_notes.h mutex_": "memory/cuda_backend.cpp locks the library's own locks with the table of blocks",
     "core/fork_locks.h mutex_": "the register's own, which fork takes first",

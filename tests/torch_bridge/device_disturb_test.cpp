@@ -62,11 +62,9 @@ class DeviceDisturb : public DeviceBlockCodecTest {
     std::vector<compress::block::ByteRange> of_host;
     for (const ByteRange& range : ranges) of_host.push_back({range.begin, range.end});
     if (ranges.empty()) of_host = {{0, source.size()}};
-    compress::CodecSpec codec = spec.codec();
-    codec.exponents = {};  // a device has none yet
     EXPECT_TRUE(compress::block::disturb_block(
         block.data(), BlockSource{block.data(), block.size(), of_host.data(), of_host.size()}, spec,
-        codec, how, compress::serial_executor()));
+        how, compress::serial_executor()));
     return block;
   }
   // A payload's block as it is restored, and with noise.
@@ -310,11 +308,8 @@ TEST_F(DeviceDisturb, WhatCannotBeDoneFails) {
   raw.ranges = &all;
   raw.range_count = 1;
   const BlockSpec spec{.type = ElementType::kFloat32, .bits = 4};
-  BlockSpec rotated = spec;
-  rotated.transform = Transform::kHadamard;
   const Disturbance how{4, 1, 99};
   EXPECT_EQ(disturb(raw, block, spec, how, 77), CodecStatus::kFailed) << "nothing is recomputed";
-  EXPECT_EQ(disturb(raw, block, rotated, how), CodecStatus::kFailed);
   const DisturbanceWords words = pack_disturbance(spec, how);
   EXPECT_EQ(codec_.decode({.payload = raw,
                            .target = block.data(),

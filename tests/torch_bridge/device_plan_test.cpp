@@ -92,7 +92,7 @@ TEST(OnePlan, HostAndDeviceMakeAPayloadOfTheSameParts) {
                                         spec, false, closed ? Effort::kNone : Effort::kQuick);
       expect_parts(host, parts);
       const KeyLesson untaught;
-      const auto device = plan_on_device(spec, closed ? nullptr : &untaught, &all_on_device, 1);
+      const auto device = plan_on_device(spec, closed ? nullptr : &untaught, {}, &all_on_device, 1);
       const bool refusable = parts.kind == kFloats || parts.kind == kIntegers;
       ASSERT_EQ(device.has_value(), parts.kind != kBytes && !(closed && refusable));
       if (!device.has_value()) continue;
@@ -100,7 +100,7 @@ TEST(OnePlan, HostAndDeviceMakeAPayloadOfTheSameParts) {
       EXPECT_EQ(device->form.kind, parts.kind);
       EXPECT_EQ(device->form.bits, parts.bits);
       EXPECT_EQ(device->form.side_bits, parts.kind == kSides ? 2 : parts.beside);
-      EXPECT_EQ(device->form.look, closed ? Look::kNone : parts.look);
+      EXPECT_EQ(device->form.look, parts.kind == kLossy ? parts.look : Look::kNone);
       EXPECT_EQ(device->form.most_near_zero != 0, spec.near_zero && parts.kind == kLossy);
       EXPECT_EQ(host.spec, device->spec);
       EXPECT_EQ(host.beside, device->beside);
@@ -115,8 +115,8 @@ TEST(OnePlan, AKeyHasTheBitsAndSidesThatItHasTaught) {
   lesson.least_bits = 8;
   lesson.quiet = KeyLesson::kQuiet;
   const BlockSpec spec{.type = kF32, .bits = 4, .sides = kSignOfRelu};
-  expect_parts(*plan_on_device(spec, &lesson, &all, 1), {kLossy, 8});
-  expect_parts(*plan_on_device(spec, nullptr, &all, 1), {kLossy, 4, 1});
+  expect_parts(*plan_on_device(spec, &lesson, {}, &all, 1), {kLossy, 8});
+  expect_parts(*plan_on_device(spec, nullptr, {}, &all, 1), {kLossy, 4, 1});
 }
 
 // ---- closed ----

@@ -28,6 +28,7 @@ namespace pleat::bridge::cuda::testing {
 class HeldDevice final : public compress::KernelLauncher {
  public:
   static constexpr int kLaunchFailed = 719;
+  static constexpr std::size_t kStaged = 1024;
   struct Launch {
     std::string kernel;
     std::uint64_t stream;
@@ -71,6 +72,22 @@ class HeldDevice final : public compress::KernelLauncher {
     d.set_bytes = [](std::uint64_t to, unsigned char value, std::size_t bytes, void* stream) {
       present_->queue(reinterpret_cast<std::uint64_t>(stream),
                       [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+      return present_->answer();
+    };
+    // The driver reads few bytes of pageable memory at once, such as a table.
+    d.copy = [](std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream) {
+      const auto* const source = reinterpret_cast<const std::byte*>(from);
+      const std::vector<std::byte> now(source, source + (bytes < kStaged ? bytes : 0));
+      present_->queue(reinterpret_cast<std::uint64_t>(stream), [=] {
+        std::memcpy(reinterpret_cast<void*>(to), now.empty() ? source : now.data(), bytes);
+      });
+      return present_->answer();
+    };
+    d.write_word = [](void* stream, std::uint64_t to, std::uint32_t value, unsigned) {
+      present_->queue(reinterpret_cast<std::uint64_t>(stream), [=] {
+        std::atomic_ref(*reinterpret_cast<std::uint32_t*>(to))
+            .store(value, std::memory_order_release);
+      });
       return present_->answer();
     };
     d.stream_capturing = [](void*, int* status) {

@@ -67,6 +67,10 @@ DeviceCodec::Opened DeviceBlockCodec::open(StreamId stream, std::string& why) no
     why = "the driver gives no memory for Pleat's words, error " + std::to_string(error);
     return Opened::kNever;
   }
+  if (const int error = scales_.open(); error != allocator::cuda::kSuccess) {
+    why = "the driver gives no memory for Pleat's samples, error " + std::to_string(error);
+    return Opened::kNever;
+  }
   usable_ = device_codes_as_the_cpu(launcher_, words_, driver_, life_, stream, why);
   return usable_ ? Opened::kYes : Opened::kNever;
 }
@@ -84,23 +88,30 @@ allocator::EncodePlan DeviceBlockCodec::plan(const EncodeRequest& request) noexc
     return {};
   };
   KeyLessons::Answer answer{.lesson = {}, .pauses = false};
+  KeyScales::Answer scales;
   if (!request.closed) {
     take_late_verdicts();
     if (lessons_.expects(request.key)) settle(request.key);
-    if (usable_) answer = lessons_.ask(request.key, request.choice);
+    if (usable_) {
+      answer = lessons_.ask(request.key, request.choice);
+      await_scales(request.key);
+      scales = scales_.ask(request);
+    }
   }
   if (!usable_) return hold(DeviceHold::kNoDevice);
   if (answer.pauses) return hold(DeviceHold::kNotYet);
-  const std::optional<DevicePlan> found = plan_on_device(BlockSpec::unpack(request.choice.words),
-                                                         request.closed ? nullptr : &answer.lesson,
-                                                         request.ranges, request.range_count);
+  const std::optional<DevicePlan> found = plan_on_device(
+      BlockSpec::unpack(request.choice.words), request.closed ? nullptr : &answer.lesson,
+      scales.scales, request.ranges, request.range_count);
   if (!found.has_value() ||
       (!request.closed && !is_worth_having(found->payload_bytes, request.source_bytes))) {
     return hold(DeviceHold::kNoForm);
   }
   allocator::EncodePlan plan;
   try {
-    plan.details = std::make_unique<DevicePlan>(*found);
+    auto details = std::make_unique<DevicePlan>(*found);
+    details->due = scales.due;
+    plan.details = std::move(details);
   } catch (...) {
     return hold(DeviceHold::kNoForm);
   }
@@ -151,7 +162,7 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
   const DeviceContext context(driver_, life_, device_);
   const std::uint64_t workspace = context ? words_.workspace(request.stream) : 0;
   if (workspace == 0) return refused(DeviceHold::kNoDevice);
-  bool short_of_words = false, zeroed = true;
+  bool short_of_words = false, queued = true;
   // Has the device's verdict written where the host can see it.
   const auto see = [&](auto& task, std::vector<void*>& slots) {
     if (const DeviceWords::Slot slot = words_.take_slot()) {
@@ -173,13 +184,21 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
     codes.nonce = request.nonce + i;
     codes.any_byte = d.any_byte;
     if (form.kind == FormKind::kSides) codes.sides = d.spec.sides;
+    if (d.scales.table != nullptr) {
+      // The driver copies so few bytes of the host's before the call returns.
+      codes.exponents.table = static_cast<std::int8_t*>(payload) + place.table(form);
+      queued &= life_.note(driver_.copy(
+                    reinterpret_cast<std::uint64_t>(codes.exponents.table),
+                    reinterpret_cast<std::uint64_t>(d.scales.table->data()), d.scales.table->size(),
+                    at_address<void>(request.stream.value))) == allocator::cuda::kSuccess;
+    }
     if (d.judged && form.kind == FormKind::kLossy) {
       codes.widest_step = compress::block::widest_step(d.spec.steps);
       codes.beside = d.beside;
     }
     if (d.judged) see(codes, e.codes);
     if (place.codes != place.scratch) {
-      zeroed &= life_.note(driver_.set_bytes(
+      queued &= life_.note(driver_.set_bytes(
                     reinterpret_cast<std::uint64_t>(codes.scratch), 0, place.codes - place.scratch,
                     at_address<void>(request.stream.value))) == allocator::cuda::kSuccess;
     }
@@ -193,10 +212,11 @@ allocator::EncodeResult DeviceBlockCodec::encode(const EncodeRequest& request,
       see(tasks.lines.back(), e.lines);
     }
   }
-  if (short_of_words || !zeroed) {
+  if (short_of_words || !queued) {
     give_slots(e);
     return refused(short_of_words ? DeviceHold::kNoWords : DeviceHold::kNoDevice);
   }
+  if (d.due) take_sample(request);
   if (!tasks.launch_encode(launcher_, request.stream)) {
     // It is unknown which of them the device will run, so their words stay taken.
     life_.note(launcher_.driver_error());
@@ -258,6 +278,22 @@ void DeviceBlockCodec::settle(allocator::TensorKey key) noexcept {
     (void)await(*late, [&] { return !judge_all_of(key).has_value(); });
     judge_all_of(key);
   }
+}
+
+// The key's scales are what its earlier tensors have shown.
+void DeviceBlockCodec::await_scales(allocator::TensorKey key) noexcept {
+  const std::optional<StreamId> late = scales_.expects(key);
+  if (late.has_value() && await(*late, [&] { return !scales_.expects(key).has_value(); }) &&
+      scales_.expects(key).has_value()) {
+    scales_.forget(*late);
+  }
+}
+
+void DeviceBlockCodec::take_sample(const EncodeRequest& request) noexcept {
+  if (const std::optional<StreamId> late = scales_.is_full()) {
+    (void)await(*late, [&] { return !scales_.is_full().has_value(); });
+  }
+  scales_.sample(request);
 }
 
 // Waits until `decided()`, not for what the stream was given later: the device goes on with that.
@@ -369,11 +405,13 @@ void DeviceBlockCodec::lock_for_fork() noexcept {
   last_workspace_mutex_.lock();
   mutex_.lock();
   lessons_.lock_for_fork();
+  scales_.lock_for_fork();
   words_.lock_for_fork();
 }
 
 void DeviceBlockCodec::unlock_after_fork() noexcept {
   words_.unlock_after_fork();
+  scales_.unlock_after_fork();
   lessons_.unlock_after_fork();
   mutex_.unlock();
   last_workspace_mutex_.unlock();

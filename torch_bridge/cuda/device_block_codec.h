@@ -36,6 +36,7 @@
 #include "torch_bridge/core/device_facts.h"
 #include "torch_bridge/cuda/device_codec.h"
 #include "torch_bridge/cuda/device_form.h"
+#include "torch_bridge/cuda/device_scales.h"
 #include "torch_bridge/cuda/device_tasks.h"
 #include "torch_bridge/cuda/expected_payload.h"
 #include "torch_bridge/cuda/key_lessons.h"
@@ -89,6 +90,8 @@ class DeviceBlockCodec final : public DeviceCodec {
   bool judge(ExpectedPayload& expected) noexcept;
   std::optional<allocator::StreamId> judge_all_of(allocator::TensorKey key) noexcept;
   void settle(allocator::TensorKey key) noexcept;
+  void await_scales(allocator::TensorKey key) noexcept;
+  void take_sample(const allocator::EncodeRequest& request) noexcept;
   template <class Decided>
   [[nodiscard]] bool await(allocator::StreamId stream, Decided&& decided) noexcept;
   void give_slots(const ExpectedPayload& expected) noexcept;
@@ -101,6 +104,7 @@ class DeviceBlockCodec final : public DeviceCodec {
   bool usable_ = false;
   allocator::cuda::DeviceWords words_;
   KeyLessons lessons_;
+  DeviceScales scales_{driver_, life_, words_};
   // Around the launches of a stream that has no workspace of its own, and before all other locks.
   std::mutex last_workspace_mutex_;
   std::mutex mutex_;  // before those of lessons and words

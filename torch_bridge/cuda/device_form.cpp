@@ -8,8 +8,10 @@
 namespace pleat::bridge::cuda {
 
 using compress::Sides;
+using compress::block::BlockSpec;
 using compress::block::FormPlan;
 using compress::block::KeyLesson;
+using compress::block::Scales;
 using compress::cuda::DeviceTask;
 
 namespace {
@@ -34,17 +36,45 @@ std::uint32_t predicted(double share, std::uint64_t elements, std::uint32_t few 
   return static_cast<std::uint32_t>(std::min(expected, static_cast<double>(elements)));
 }
 
-// Of the lines of so many elements. Zeros need no bytes.
+// Of the lines of so many elements.
 std::uint32_t predicted_lines(const KeyLesson& lesson, compress::Lines lines,
                               std::uint64_t elements) noexcept {
-  if (lines.look == compress::Look::kParts) return 0;
   const std::uint64_t all =
       lines.look == compress::Look::kColumns ? lines.length : elements / lines.length;
   const auto few = static_cast<std::uint32_t>(std::min<std::uint64_t>(kFew, 1 + all / 64));
   return std::min(predicted(lesson.lines, elements, few), static_cast<std::uint32_t>(all));
 }
 
+// A table that the device does not take is left out.
+void add_scales(const BlockSpec& asked, const Scales& measured, std::size_t elements,
+                DevicePlan& plan) noexcept {
+  DeviceForm& form = plan.form;
+  plan.scales = scales_for(asked, measured);
+  form.zeros = plan.scales.zeros;
+  if (plan.scales.rotates) form.transform = compress::Transform::kHadamardScaled;
+  if (plan.scales.table == nullptr) return;
+  const compress::block::Channels channels = plan.spec.channels;
+  DeviceForm with_table = form;
+  with_table.channels = channels.count;
+  with_table.inner = static_cast<std::uint8_t>(channels.inner);
+  with_table.base = plan.scales.base;
+  if (with_table.inner == channels.inner &&
+      compress::cuda::device_can_encode(with_table.codes_task(elements))) {
+    form = with_table;
+  } else {
+    plan.scales.table = nullptr;
+  }
+}
+
 }  // namespace
+
+compress::Exponents DeviceForm::exponents() const noexcept {
+  if (kind != FormKind::kLossy) return {};
+  const BlockSpec spec{.type = type, .lines = lines()};
+  const std::uint32_t row = spec.codec().exponents.row;
+  return {
+      .row = row != 0 ? row : channels * inner, .channels = channels, .inner = inner, .base = base};
+}
 
 DeviceTask DeviceForm::codes_task(std::size_t elements) const noexcept {
   DeviceTask task;
@@ -52,9 +82,11 @@ DeviceTask DeviceForm::codes_task(std::size_t elements) const noexcept {
   task.type = type;
   task.bits = bits;
   task.transform = transform;
-  task.minimum = minimum;
   task.width = width;
-  if (kind == FormKind::kSides) {
+  if (kind == FormKind::kLossy) {
+    task.exponents = exponents();
+    task.zeros = zeros;
+  } else if (kind == FormKind::kSides) {
     task.sides = sides_of_bits(side_bits);
   } else if (is_framed()) {
     task.framed = true;
@@ -97,6 +129,13 @@ SpanPlace place_span(const DeviceForm& form, std::size_t span_bytes, std::size_t
   return place;
 }
 
+std::size_t SpanPlace::table(const DeviceForm& form) const noexcept {
+  const compress::Exponents exponents = form.exponents();
+  const compress::GroupedLayout layout(form.type, form.bits, elements,
+                                       form.transform != compress::Transform::kNone, exponents);
+  return codes + layout.end_of_codes() + compress::table_offset(exponents, elements);
+}
+
 std::size_t payload_room(const DeviceForm& form, const allocator::ByteRange* ranges,
                          std::size_t count) noexcept {
   if (form.kind == FormKind::kNothing) return kAlign;
@@ -114,9 +153,8 @@ std::size_t payload_room(const DeviceForm& form, const allocator::ByteRange* ran
   return end;
 }
 
-std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& asked,
-                                         const KeyLesson* taught,
-                                         const allocator::ByteRange* ranges,
+std::optional<DevicePlan> plan_on_device(const BlockSpec& asked, const KeyLesson* taught,
+                                         const Scales& scales, const allocator::ByteRange* ranges,
                                          std::size_t count) noexcept {
   std::size_t elements = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -126,7 +164,7 @@ std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& asked
   DevicePlan plan;
   static_cast<FormPlan&>(plan) = taught == nullptr ? plan_closed_form(asked, elements, count)
                                                    : plan_form(asked, lesson, elements, count);
-  const compress::block::BlockSpec& spec = plan.spec;
+  const BlockSpec& spec = plan.spec;
   DeviceForm& form = plan.form;
   form.type = spec.type;
   form.kind = plan.kind();
@@ -138,8 +176,9 @@ std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& asked
     form.bits = static_cast<std::uint8_t>(compress::supported_bits(spec.bits));
     form.transform = spec.transform;
     if (plan.keeps_beside) form.side_bits = plan.beside.bits();
-    form.look = plan.closed ? compress::Look::kNone : spec.lines.look;
+    form.look = spec.lines.look;
     form.line_length = spec.lines.length;
+    add_scales(asked, scales, elements, plan);
     if (form.has_lines()) form.most_lines = predicted_lines(lesson, spec.lines, elements);
     if (spec.near_zero) form.most_near_zero = predicted(lesson.near_zero, elements);
   }

@@ -21,6 +21,7 @@
 #include "allocator/store/block_codec.h"
 #include "allocator/store/byte_ranges.h"
 #include "compress/block/form_plan.h"
+#include "compress/block/scales.h"
 #include "compress/cuda/device_codec.h"
 #include "compress/lines/lines.h"
 
@@ -36,13 +37,18 @@ struct DeviceForm {
   std::uint8_t side_bits = 0;  // of each side, kept alone or beside values; 0: none are
   std::uint8_t width = 0;      // of integers
   compress::Look look = compress::Look::kNone;
+  bool zeros = false;  // groups of both signs keep theirs
   std::uint32_t line_length = 0;
-  std::uint32_t most_lines = 0;      // 0: no lines are kept, nor looked for, with look kNone
+  std::uint32_t most_lines = 0;      // 0: none are kept
   std::uint32_t most_near_zero = 0;  // 0: none are kept
   // Of exact floats: the part of a span's bytes that is room of its frames, scratch included. 0:
   // they are in groups of at most two values each.
   float share = 0;
-  std::int64_t minimum = 0;  // of integers
+  // Of a table of exponents, as Exponents has them.
+  std::uint32_t channels = 0;
+  std::uint8_t inner = 1;
+  std::int8_t base = 0;
+  std::uint16_t unused = 0;
 
   [[nodiscard]] allocator::PayloadForm pack() const noexcept {
     return {std::bit_cast<std::array<std::uint64_t, 4>>(*this), is_framed()};
@@ -51,8 +57,10 @@ struct DeviceForm {
     return std::bit_cast<DeviceForm>(form.words);
   }
   [[nodiscard]] compress::Lines lines() const noexcept { return {look, line_length}; }
-  // Until a device has exponents, rows of zeros come back exact as lines (Look::kParts).
-  [[nodiscard]] bool has_lines() const noexcept { return look != compress::Look::kNone; }
+  // Whether lines are looked for.
+  [[nodiscard]] bool has_lines() const noexcept { return look > compress::Look::kParts; }
+  // Of lossy values; an encoder adds the table.
+  [[nodiscard]] compress::Exponents exponents() const noexcept;
 
   [[nodiscard]] bool is_framed() const noexcept { return share != 0; }
   [[nodiscard]] bool has_sides_beside() const noexcept {
@@ -71,6 +79,8 @@ struct SpanPlace {
   std::size_t sides = 0, lines = 0, near_zero = 0, scratch = 0, codes = 0;
   std::size_t codes_room = 0;
   [[nodiscard]] std::size_t end() const noexcept { return codes + codes_room; }
+  // Of lossy values with exponents of channels.
+  [[nodiscard]] std::size_t table(const DeviceForm& form) const noexcept;
 };
 
 // The place of the span whose parts begin at or behind `begin`.
@@ -83,14 +93,18 @@ struct SpanPlace {
 // The form in the memory of a device of a payload that is planned.
 struct DevicePlan final : allocator::EncodePlan::Details, compress::block::FormPlan {
   DeviceForm form;
+  compress::block::Scales scales;
+  bool due = false;  // the tensor is to be measured (KeyScales)
   std::size_t payload_bytes = 0, scratch_bytes = 0;
 };
 
 // Empty where the device has no form for the block.
 //   lesson  of the block's key; null: the plan is closed
+//   scales  of the block's key
 //   ranges  `count` of them: the block's spans
 [[nodiscard]] std::optional<DevicePlan> plan_on_device(const compress::block::BlockSpec& spec,
                                                        const compress::block::KeyLesson* lesson,
+                                                       const compress::block::Scales& scales,
                                                        const allocator::ByteRange* ranges,
                                                        std::size_t count) noexcept;
 

@@ -11,7 +11,6 @@ namespace {
 
 using compress::LaunchStatus;
 using compress::Look;
-using compress::Transform;
 using compress::cuda::DeviceTask;
 using compress::cuda::LineTask;
 using compress::cuda::MixTask;
@@ -33,7 +32,8 @@ bool launch(LaunchStatus (*queue)(compress::KernelLauncher&, std::span<const Tas
 
 }  // namespace
 
-DeviceNoise::DeviceNoise(const allocator::DisturbanceWords& words) noexcept {
+DeviceNoise::DeviceNoise(const allocator::DisturbanceWords& words,
+                         const allocator::PayloadView& payload) noexcept {
   const auto& [spec, how] = unpack_disturbance(words);
   spec_ = spec;
   spec_.bits = how.bits;
@@ -44,14 +44,26 @@ DeviceNoise::DeviceNoise(const allocator::DisturbanceWords& words) noexcept {
   mix_.widest_step = compress::block::widest_step(spec.steps);
   mix_.near_zero = spec.near_zero;
   mix_.beside = sides_beside_values(spec.sides, spec.type);
+  code_.transform = spec.transform;
+  code_.exponents = spec.codec().exponents;
+  const DeviceForm form = DeviceForm::unpack(payload.form);
+  if (payload.data != nullptr && form.kind == FormKind::kLossy) {
+    code_.transform = form.transform;
+    code_.zeros = form.zeros;
+    code_.exponents = form.exponents();
+    if (code_.exponents.channels != 0) {  // the only span's
+      const SpanPlace span = place_span(form, payload.ranges[0].end - payload.ranges[0].begin, 0);
+      code_.exponents.table = static_cast<const std::int8_t*>(payload.data) + span.table(form);
+    }
+  }
+  mix_.transform = code_.transform;
+  mix_.exponents = code_.exponents;
 }
 
 bool DeviceNoise::any() const noexcept {
   return mix_.amplitude != 0 &&
          plan_form(spec_, {}, 0, 0).kind() == compress::block::FormKind::kLossy;
 }
-
-bool DeviceNoise::is_possible() const noexcept { return spec_.transform == Transform::kNone; }
 
 bool DeviceNoise::reaches(std::size_t begin, std::size_t end) const noexcept {
   const std::size_t size = compress::element_size(spec_.type);
@@ -66,15 +78,17 @@ DeviceTask DeviceNoise::code(std::size_t elements) const noexcept {
   return task;
 }
 
-// Whole groups, and whole rows where lines are looked for: each piece is looked at on its own. Rows
-// are the same lines so. A column is held against its steps in the piece.
+// Whole groups, whole rows, and whole turns of the channels: each piece is coded and looked at on
+// its own. Rows are the same lines so. A column is held against its steps in the piece.
 std::size_t DeviceNoise::piece() const noexcept {
-  if (spec_.lines.look == Look::kNone || spec_.lines.length == 0) return kMostOfPiece;
-  const std::size_t both = std::lcm(kGroup, std::size_t{spec_.lines.length});
-  return both > kMostOfPiece ? kMostOfPiece : kMostOfPiece / both * both;
+  const auto or_one = [](std::size_t n) { return std::max<std::size_t>(n, 1); };
+  const compress::Exponents& exponents = code_.exponents;
+  const std::size_t length = spec_.lines.look == Look::kNone ? 1 : or_one(spec_.lines.length);
+  const std::size_t turn = or_one(std::size_t{exponents.channels} * exponents.inner);
+  const std::size_t all = std::lcm(std::lcm(kGroup, length), turn);
+  return all > kMostOfPiece ? all : kMostOfPiece / all * all;
 }
 
-// Zeros stay zero without that.
 bool DeviceNoise::has_lines(std::size_t elements) const noexcept {
   return spec_.lines.look > Look::kParts && has_lines_to_keep(elements, spec_.type, spec_.lines);
 }

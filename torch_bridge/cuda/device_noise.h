@@ -17,13 +17,12 @@ namespace pleat::bridge::cuda {
 
 class DeviceNoise {
  public:
-  // `words`: as pack_disturbance() makes them.
-  explicit DeviceNoise(const allocator::DisturbanceWords& words) noexcept;
+  // `words`: as pack_disturbance() makes them. The codes are those of `payload`, if it has any.
+  DeviceNoise(const allocator::DisturbanceWords& words,
+              const allocator::PayloadView& payload) noexcept;
 
   // False: all stays as it is.
   [[nodiscard]] bool any() const noexcept;
-  // Groups that are transformed cannot have it, as on the host.
-  [[nodiscard]] bool is_possible() const noexcept;
   // False: the span [begin, end) of a block is too short to be coded, or has no whole elements, and
   // stays as it is.
   [[nodiscard]] bool reaches(std::size_t begin, std::size_t end) const noexcept;

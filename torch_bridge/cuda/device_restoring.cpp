@@ -145,16 +145,16 @@ std::vector<CodedSpan> DeviceBlockCodec::coded_spans(const PayloadView& payload)
 
 std::size_t DeviceBlockCodec::decode_scratch(const DecodeRequest& request) noexcept {
   if (request.noise == nullptr) return 0;
-  const DeviceNoise noise(*request.noise);
+  const DeviceNoise noise(*request.noise, request.payload);
   return noise.any() ? noise.scratch(request.target_bytes) : 0;
 }
 
 CodecStatus DeviceBlockCodec::add_noise(const DecodeRequest& request) noexcept {
   const PayloadView& payload = request.payload;
   const StreamId stream = request.stream;
-  const DeviceNoise noise(*request.noise);
+  const DeviceNoise noise(*request.noise, request.payload);
   if (!noise.any()) return CodecStatus::kOk;
-  if (!noise.is_possible() || request.scratch == nullptr) return CodecStatus::kFailed;
+  if (request.scratch == nullptr) return CodecStatus::kFailed;
   const DeviceContext context(driver_, life_, device_);
   if (!context) return CodecStatus::kFailed;
   const RestoringTurn turn = take_turn(stream);

@@ -18,14 +18,17 @@ using compress::cuda::Outcome;
 using compress::cuda::Verdict;
 
 constexpr std::size_t kElements = 700;  // the last group is a short one
+constexpr std::uint32_t kRow = 40;      // and of so many channels
 constexpr std::uint64_t kNonce = 0x5EED;
 using Values = std::array<float, kElements>;
+using Table = std::array<std::int8_t, kRow>;
 
 // The contents of pinned memory.
 struct Run {
   alignas(64) Values source;
   alignas(64) std::array<std::byte, 4096> payload;
   alignas(64) Values target;
+  alignas(64) Table table;
   alignas(64) Verdict encoded;
   alignas(64) Verdict decoded;
 };
@@ -35,39 +38,48 @@ static_assert(sizeof(Run) <=
 Values known_values() noexcept {
   Values values;
   for (std::size_t i = 0; i < kElements; ++i) {
-    values[i] = static_cast<float>(static_cast<int>(i * 2654435761u % 2001) - 1000) / 250.0f;
+    const bool small_row = i / kRow % 3 == 1, large_channel = i % kRow == 7;
+    values[i] = static_cast<float>(static_cast<int>(i * 2654435761u % 2001) - 1000) /
+                (250.0f * (small_row ? 100.0f : 1.0f) * (large_channel ? 0.05f : 1.0f));
   }
   return values;
+}
+Table known_table() noexcept {
+  Table table{};
+  table[7] = -4;
+  return table;
 }
 
 // Computes the results on the CPU. False: the CPU does not compute the results expected of the
 // device.
-bool run_on_cpu(Run& run, std::size_t payload_bytes) noexcept {
+bool run_on_cpu(Run& run, const compress::Exponents& exponents,
+                std::size_t payload_bytes) noexcept {
   const auto& executor = compress::serial_executor();
-  const compress::EncodeResult coded = compress::encode(
-      {run.source.data(), kElements, ElementType::kFloat32}, {.bits = 4, .compact = false}, kNonce,
-      run.payload.data(), run.payload.size(), executor, nullptr);
+  const compress::EncodeResult coded =
+      compress::encode({run.source.data(), kElements, ElementType::kFloat32},
+                       {.bits = 4, .compact = false, .exponents = exponents}, kNonce,
+                       run.payload.data(), run.payload.size(), executor, nullptr);
   return coded.status == compress::Status::kOk && coded.payload_bytes == payload_bytes &&
          compress::decode(run.payload.data(), payload_bytes, run.target.data(), sizeof run.target,
                           executor) == compress::Status::kOk;
 }
 
-}  // namespace
-
-bool device_codes_as_the_cpu(compress::KernelLauncher& launcher,
-                             allocator::cuda::DeviceWords& words,
-                             const allocator::cuda::Driver& driver,
-                             allocator::cuda::DriverLife& life, allocator::StreamId stream,
-                             std::string& why) {
+// A block with exponents of rows and channels, or without.
+bool codes_as_the_cpu(bool has_exponents, compress::KernelLauncher& launcher,
+                      allocator::cuda::DeviceWords& words, const allocator::cuda::Driver& driver,
+                      allocator::cuda::DriverLife& life, allocator::StreamId stream,
+                      std::string& why) {
+  Run expected{};
+  expected.source = known_values();
+  expected.table = known_table();
   DeviceTask task;
   task.elements = kElements;
   task.type = ElementType::kFloat32;
   task.bits = 4;
   task.nonce = kNonce;
+  if (has_exponents) task.exponents = {kRow, kRow, 1, expected.table.data(), 0};
   task.capacity = compress::cuda::device_payload_bytes(task);
-  Run expected{};
-  expected.source = known_values();
-  if (!run_on_cpu(expected, task.capacity)) {
+  if (!run_on_cpu(expected, task.exponents, task.capacity)) {
     why = "Pleat's own self-test of its CPU code failed";
     return false;
   }
@@ -77,6 +89,10 @@ bool device_codes_as_the_cpu(compress::KernelLauncher& launcher,
     return reinterpret_cast<void*>(memory.device + offset);
   };
   run.source = expected.source;
+  run.table = expected.table;
+  run.encoded = run.decoded = {};
+  if (has_exponents)
+    task.exponents.table = static_cast<std::int8_t*>(on_device(offsetof(Run, table)));
   task.counters = Workspace(words.workspace(stream)).counters(0);
   task.source = on_device(offsetof(Run, source));
   task.target = on_device(offsetof(Run, payload));
@@ -104,6 +120,17 @@ bool device_codes_as_the_cpu(compress::KernelLauncher& launcher,
     return false;
   }
   return true;
+}
+
+}  // namespace
+
+bool device_codes_as_the_cpu(compress::KernelLauncher& launcher,
+                             allocator::cuda::DeviceWords& words,
+                             const allocator::cuda::Driver& driver,
+                             allocator::cuda::DriverLife& life, allocator::StreamId stream,
+                             std::string& why) {
+  return codes_as_the_cpu(false, launcher, words, driver, life, stream, why) &&
+         codes_as_the_cpu(true, launcher, words, driver, life, stream, why);
 }
 
 }  // namespace pleat::bridge::cuda

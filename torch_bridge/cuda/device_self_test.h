@@ -10,9 +10,9 @@
 
 namespace pleat::bridge::cuda {
 
-// A block of known values becomes the payload that the CPU makes of it, and back, in the pinned
-// memory of `words`, of which nobody has a slot yet. The calling thread waits for `stream`. False:
-// `why` says in a few words what is wrong.
+// Blocks of known values, one of them with exponents, become the payloads that the CPU makes of
+// them, and back, in the pinned memory of `words`, of which nobody has a slot yet. The calling
+// thread waits for `stream`. False: `why` says in a few words what is wrong.
 [[nodiscard]] bool device_codes_as_the_cpu(compress::KernelLauncher& launcher,
                                            allocator::cuda::DeviceWords& words,
                                            const allocator::cuda::Driver& driver,

@@ -36,8 +36,8 @@ struct DeviceTasks {
 
   enum class Way : bool { kEncode, kDecode };
   // Adds the tasks for a span, for which reserve() has made room. Its verdicts are not read. The
-  // caller adds the fields that the form does not hold (nonce, bounds, scratch memory, verdicts),
-  // at the end of each list.
+  // caller adds the fields that the form does not hold (nonce, bounds, the table, scratch memory,
+  // verdicts), at the end of each list.
   //   elements  the device's address of the span; payload: that of the payload
   void add(Way way, const DeviceForm& form, const SpanPlace& place, void* elements, void* payload,
            Workspace workspace) noexcept;
