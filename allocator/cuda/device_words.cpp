@@ -3,12 +3,6 @@
 #include <cstring>
 
 namespace pleat::allocator::cuda {
-namespace {
-
-// CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
-constexpr unsigned kSeenByDevices = 1 | 2;
-
-}  // namespace
 
 int DeviceWords::open(const Driver& driver, DriverLife& life, StreamId stream) noexcept {
   void* host = nullptr;

@@ -15,6 +15,9 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kDeinitialized = 4;  // the process ends: the driver is gone
 inline constexpr int kNotReady = 600;     // an event is not complete yet
 
+// For host_allocate: CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP.
+inline constexpr unsigned kSeenByDevices = 1 | 2;
+
 // Each row: member, symbol, parameters. cuda.h's plain names expand to the _v2 symbols.
 #define PLEAT_DRIVER_FUNCTIONS(ROW)                                                            \
   ROW(device_get, cuDeviceGet, (int* device, int ordinal))                                     \

@@ -19,11 +19,9 @@ constexpr int kMostRatio = 15;  // of a channel to the median, as a power of two
 constexpr double kWide = 6, kStillWide = 5.5, kWideForLevels = 4.5, kStillWideForLevels = 4;
 constexpr double kManyZeros = 1.0 / 50;
 
-// The `i`-th of the samples of `count` items. Spread evenly, without a period.
+// The `i`-th of the samples of `count` items.
 std::size_t sampled(std::size_t i, std::size_t samples, std::size_t count) noexcept {
-  if (samples >= count) return i;
-  const auto place = static_cast<std::uint32_t>(i) * 0x9E37'79B9u;  // golden ratio
-  return static_cast<std::size_t>((static_cast<unsigned __int128>(place) * count) >> 32);
+  return samples >= count ? i : spread_place(i, count);
 }
 
 // Of entries that are 0 for channels of the usual size.

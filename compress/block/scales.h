@@ -34,7 +34,7 @@ struct Scales {
          spec.steps == Steps::kAny && !spec.near_zero && !spec.sides.any();
 }
 
-// What of the `measured` scales a block is coded by.
+// The part of the `measured` scales that a block is coded by.
 [[nodiscard]] inline Scales scales_for(const BlockSpec& asked, const Scales& measured) {
   if (!may_have_scales(asked)) return {};
   Scales scales = measured;
@@ -54,9 +54,16 @@ struct Scales {
   return exponents;
 }
 
-// What later tensors of the key go by once a tensor was measured. A channel may be large in one
+// The place of the `i`-th of some samples among `count` items, i below 2^32. The places are spread
+// evenly, without a period.
+[[nodiscard]] constexpr std::size_t spread_place(std::size_t i, std::size_t count) noexcept {
+  const auto place = static_cast<std::uint32_t>(i) * 0x9E37'79B9u;  // golden ratio
+  return static_cast<std::size_t>((static_cast<unsigned __int128>(place) * count) >> 32);
+}
+
+// The scales of later tensors of the key, once a tensor was measured. A channel may be large in one
 // batch alone, and a power of two that it needs no more would cost it its steps. So a table has
-// what two tensors have in common that were measured one after the other.
+// the entries that two tensors share which were measured one after the other.
 //   before  the lasting scales so far; {} for the first
 // Throws std::bad_alloc.
 [[nodiscard]] Scales lasting_scales(const Scales& measured, const Scales& before);

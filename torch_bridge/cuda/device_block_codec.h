@@ -12,9 +12,10 @@
 // there before its next block is planned: nearly always, as a step lies between; else the device is
 // waited for. A reader of a block whose lossy encode is queued waits for the verdict. Torch-free.
 //
-// Threads: any. Driver calls: launches, and memsets for gaps and for exact floats. Waiting for the
-// device: verdict() with `wait`, plan() where a verdict of the key has not come, and decode() on a
-// stream that is one of more than 511.
+// Threads: any. Driver calls: launches, memsets for gaps and for exact floats, and copies of tables
+// and of samples (device_scales.h). Waiting for the device: verdict() with `wait`, plan() where a
+// verdict or a sample of the key has not come, encode() where too many samples are under way, and
+// decode() on a stream that is one of more than 511.
 #pragma once
 
 #include <atomic>

@@ -18,11 +18,9 @@ using compress::block::BlockSpec;
 using compress::block::measure_scales;
 using compress::block::Scales;
 
-constexpr unsigned kSeenByDevices = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 constexpr std::size_t kMostRows = 256, kMostRuns = 16;  // of a sample
 
-// What a sample consists of: runs of so many units, which are whole rows and whole turns of the
-// channels.
+// A sample consists of runs of so many units, which are whole rows and whole turns of the channels.
 struct Runs {
   std::size_t unit = 0;  // bytes; 0: no sample tells anything
   std::size_t units = 0, count = 0, each = 0;
@@ -41,11 +39,9 @@ struct Runs {
     count = std::min(kMostRuns, most);
     each = most / count;
   }
-  // The first unit of a run. Spread evenly, without a period.
+  // The first unit of a run.
   [[nodiscard]] std::size_t first(std::size_t run) const noexcept {
-    const auto place = static_cast<std::uint32_t>(run) * 0x9E37'79B9u;  // golden ratio
-    return static_cast<std::size_t>((static_cast<unsigned __int128>(place) * (units - each + 1)) >>
-                                    32);
+    return compress::block::spread_place(run, units - each + 1);
   }
 };
 
@@ -60,8 +56,8 @@ bool may_sample(const EncodeRequest& request, const BlockSpec& spec) noexcept {
 
 int DeviceScales::open() noexcept {
   void* memory = nullptr;
-  const int error =
-      life_.note(driver_.host_allocate(&memory, kSamples * kSampleBytes, kSeenByDevices));
+  const int error = life_.note(
+      driver_.host_allocate(&memory, kSamples * kSampleBytes, allocator::cuda::kSeenByDevices));
   if (error != kSuccess) return error;
   const std::lock_guard<std::mutex> guard(mutex_);
   try {
