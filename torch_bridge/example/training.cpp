@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <string>
 
@@ -79,7 +80,8 @@ void train(int steps) {
     optimizer.step();
     loss_value = loss.item<double>();
   }
-  std::cout << "loss " << loss_value << ", peak " << status_kib("VmHWM:") - base
+  std::cout << std::setprecision(9) << "loss " << loss_value << ", peak "
+            << status_kib("VmHWM:") - base
             << " KiB above the model, the saved parameter came back itself " << same_parameter
             << " times of " << backward_calls << std::endl;
 }
