@@ -55,13 +55,12 @@ static_assert(sizeof(Header) == 64);
 [[nodiscard]] PLEAT_HD constexpr Exponents exponents_of(const Header& header) noexcept {
   if ((header.flags & kFlagExponents) == 0) return {};
   return {static_cast<std::uint32_t>(header.value), static_cast<std::uint32_t>(header.third_value),
-          static_cast<std::uint32_t>(header.value >> 32), nullptr,
-          static_cast<std::int8_t>(-static_cast<int>(header.third_value >> 32 & 0x1F))};
+          static_cast<std::uint32_t>(header.value >> 32), nullptr};
 }
 PLEAT_HD constexpr void write_exponents(const Exponents& exponents, Header* header) noexcept {
   header->flags |= kFlagExponents;
   header->value = std::uint64_t{exponents.inner} << 32 | exponents.row;
-  header->third_value = static_cast<std::uint64_t>(-exponents.base) << 32 | exponents.channels;
+  header->third_value = exponents.channels;
 }
 
 // The additional contents of a header of kSides: words of the element type, in 32 bits each.

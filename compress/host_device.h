@@ -3,8 +3,6 @@
 
 #if defined(__CUDACC__)
 #define PLEAT_HD __host__ __device__
-#define PLEAT_APART __noinline__  // code that many kernels share: it is rare and long
 #else
 #define PLEAT_HD
-#define PLEAT_APART
 #endif

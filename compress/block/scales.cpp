@@ -1,6 +1,7 @@
 #include "compress/block/scales.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "compress/float_types.h"
@@ -22,19 +23,6 @@ constexpr double kManyZeros = 1.0 / 50;
 // The `i`-th of the samples of `count` items.
 std::size_t sampled(std::size_t i, std::size_t samples, std::size_t count) noexcept {
   return samples >= count ? i : spread_place(i, count);
-}
-
-// Of entries that are 0 for channels of the usual size.
-void set_table(std::shared_ptr<std::vector<std::int8_t>> entries, Scales& scales) {
-  const std::int8_t most = *std::max_element(entries->begin(), entries->end());
-  bool alike = true;
-  for (std::int8_t& entry : *entries) {
-    entry = static_cast<std::int8_t>(entry - most);
-    alike = alike && entry == 0;
-  }
-  if (alike) return;
-  scales.table = std::move(entries);
-  scales.base = static_cast<std::int8_t>(-most);
 }
 
 template <class T>
@@ -123,7 +111,9 @@ class Sample {
         (*table)[c] = static_cast<std::int8_t>(
             -std::clamp<double>(std::round(ratio), -kMostRatio, kMostRatio));
     }
-    set_table(std::move(table), scales);
+    const std::int8_t most = *std::max_element(table->begin(), table->end());
+    for (std::int8_t& entry : *table) entry = static_cast<std::int8_t>(entry - most);
+    if (*std::min_element(table->begin(), table->end()) < 0) scales.table = std::move(table);
   }
   // Of each channel: a quarter of its sampled elements are smaller.
   [[nodiscard]] std::vector<double> measure_quarters(std::size_t looks) const {
@@ -148,6 +138,24 @@ class Sample {
     return *middle;
   }
 
+  [[nodiscard]] int entry(std::size_t i, const std::vector<std::int8_t>& table) const noexcept {
+    return table[i / channels_.inner % channels_.count];
+  }
+  // Of a part that is alone in its group.
+  [[nodiscard]] int common_exponent_of(std::size_t begin, std::size_t end,
+                                       const std::vector<std::int8_t>& table) const {
+    float largest = 0, scaled = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const float size = std::fabs(value(i));
+      largest = std::max(largest, size);
+      scaled = std::max(scaled, std::ldexp(size, entry(i, table)));
+    }
+    if (scaled == 0) return 0;
+    return static_cast<int>(common_exponent(std::bit_cast<std::uint32_t>(largest),
+                                            std::bit_cast<std::uint32_t>(scaled),
+                                            std::bit_cast<std::uint32_t>(T::kLargest)));
+  }
+
   // A group as it would be quantised.
   [[nodiscard]] Group look_at(std::size_t number, const std::vector<std::int8_t>* table) const {
     const std::size_t first = number * kGroupElements;
@@ -156,12 +164,13 @@ class Sample {
     for (std::size_t begin = first, end; begin < first + kGroupElements; begin = end) {
       end = first + kGroupElements;
       if (row_ != 0) end = std::min(end, begin - begin % row_ + row_);
+      const int common = table == nullptr ? 0 : common_exponent_of(begin, end, *table);
       double low = 0, high = 0, sum = 0;
       std::size_t zeros = 0;
       for (std::size_t i = begin; i < end; ++i) {
         double x = value(i);
         zeros += x == 0 ? 1 : 0;
-        if (table != nullptr) x = std::ldexp(x, (*table)[i / channels_.inner % channels_.count]);
+        if (table != nullptr) x = std::ldexp(x, exponent_of_element(common, entry(i, *table)));
         low = std::min(low, x);
         high = std::max(high, x);
         sum += x * x;
@@ -184,33 +193,13 @@ class Sample {
   const typename T::Word* words_;
   std::size_t elements_, row_;
   Channels channels_;
-  // A reader that normalises rows asks for noise of each row's own size. A channel that is large in
-  // a few rows only would have more in the others.
+  // A reader that normalises rows asks for noise of each row's own size. Where a channel is large
+  // in a few rows only, the others that share groups with these would have more in it.
   bool by_most_rows_;
   bool levels_;
 };
 
 }  // namespace
-
-Scales lasting_scales(const Scales& measured, const Scales& before) {
-  Scales lasting = measured;
-  lasting.table = nullptr;
-  lasting.base = 0;
-  lasting.last = measured.table;
-  lasting.last_base = measured.base;
-  if (measured.table == nullptr || before.last == nullptr ||
-      measured.table->size() != before.last->size())
-    return lasting;
-  auto table = std::make_shared<std::vector<std::int8_t>>(measured.table->size());
-  for (std::size_t c = 0; c < table->size(); ++c) {
-    const int now = (*measured.table)[c] - measured.base;
-    const int then = (*before.last)[c] - before.last_base;
-    if ((now < 0) == (then < 0))
-      (*table)[c] = static_cast<std::int8_t>(now < 0 ? std::max(now, then) : std::min(now, then));
-  }
-  set_table(std::move(table), lasting);
-  return lasting;
-}
 
 Scales measure_scales(const Span& span, const BlockSpec& spec, const Scales& before) {
   return with_type(span.type, [&]<class T>() { return Sample<T>(span, spec).measure(before); });

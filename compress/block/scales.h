@@ -15,14 +15,10 @@ namespace pleat::compress::block {
 struct Scales {
   // Exponents of the channels (exponents.h); null where these are about alike.
   std::shared_ptr<const std::vector<std::int8_t>> table;
-  std::int8_t base = 0;  // the entry of channels of the usual size
   // Groups are so wide that rotating them makes less noise.
   bool rotates = false;
   // Many elements are zeros: groups of both signs keep them.
   bool zeros = false;
-  // Of lasting scales: the table of the last tensor that was measured, and its base.
-  std::shared_ptr<const std::vector<std::int8_t>> last;
-  std::int8_t last_base = 0;
 
   [[nodiscard]] bool any() const noexcept { return table != nullptr || rotates || zeros; }
 };
@@ -49,7 +45,6 @@ struct Scales {
   exponents.channels = spec.channels.count;
   exponents.inner = spec.channels.inner;
   exponents.table = scales.table->data();
-  exponents.base = scales.base;
   if (exponents.row == 0) exponents.row = exponents.channels * exponents.inner;
   return exponents;
 }
@@ -60,13 +55,6 @@ struct Scales {
   const auto place = static_cast<std::uint32_t>(i) * 0x9E37'79B9u;  // golden ratio
   return static_cast<std::size_t>((static_cast<unsigned __int128>(place) * count) >> 32);
 }
-
-// The scales of later tensors of the key, once a tensor was measured. A channel may be large in one
-// batch alone, and a power of two that it needs no more would cost it its steps. So a table has
-// the entries that two tensors share which were measured one after the other.
-//   before  the lasting scales so far; {} for the first
-// Throws std::bad_alloc.
-[[nodiscard]] Scales lasting_scales(const Scales& measured, const Scales& before);
 
 // Measures a sample of a span's values: at most 256 rows, and 64 groups.
 //   before  the last answer, for a decision that is about as good either way

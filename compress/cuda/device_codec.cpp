@@ -20,7 +20,7 @@ extern const unsigned char pleat_device_image_end[];
 namespace pleat::compress::cuda {
 namespace {
 
-enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace, kMoveTo };
+enum class Kernel { kEncode, kDecode, kSurvey, kEncodeInPlace, kMoveTo, kMeasureParts };
 
 // How the task's kernel codes groups. Scaled groups exist at few widths.
 enum class Coding { kPlain, kRotated, kScaled, kFramed, kSides };
@@ -37,27 +37,29 @@ Coding coding_of(const DeviceTask& task) noexcept {
 // The kernel's name in kernels.cu. The string lives as long as the process: a launcher may keep the
 // pointer.
 const char* kernel_name(Kernel kernel, const DeviceTask& task) noexcept {
-  static constexpr const char* kVerbs[] = {"encode", "decode", "survey", "encode_in_place",
-                                           "move_to"};
+  static constexpr const char* kVerbs[] = {"encode",          "decode",  "survey",
+                                           "encode_in_place", "move_to", "measure_parts"};
   static constexpr const char* kCodings[] = {"", "transformed_", "scaled_", "framed_", "sides_"};
   static constexpr const char* kTypes[] = {"float32", "bfloat16", "float16",
                                            "bool",    "int64",    "int32"};
   struct Names {
-    char text[5][5][6][9][48];  // verb, coding, type, bits
+    char text[6][5][6][9][48];  // verb, coding, type, bits
     Names() noexcept {
-      for (int k = 0; k < 5; ++k)
+      for (int k = 0; k < 6; ++k)
         for (int c = 0; c < 5; ++c)
           for (int t = 0; t < 6; ++t)
             for (unsigned b = 0; b < 9; ++b) {
               char* const name = text[k][c][t][b];
               constexpr std::size_t kRoom = sizeof text[k][c][t][b];
+              const bool any_coding = k == static_cast<int>(Kernel::kSurvey) ||
+                                      k == static_cast<int>(Kernel::kMeasureParts);
               const bool any_width = c >= static_cast<int>(Coding::kFramed);
-              if (t < 3 && k != static_cast<int>(Kernel::kSurvey) && !any_width)
+              if (t < 3 && !any_coding && !any_width)
                 std::snprintf(name, kRoom, "pleat_%s_%s%s_%u", kVerbs[k], kCodings[c], kTypes[t],
                               b);
               else
-                std::snprintf(name, kRoom, "pleat_%s_%s%s", kVerbs[k], any_width ? kCodings[c] : "",
-                              kTypes[t]);
+                std::snprintf(name, kRoom, "pleat_%s_%s%s", kVerbs[k],
+                              any_width && !any_coding ? kCodings[c] : "", kTypes[t]);
             }
     }
   };
@@ -112,7 +114,6 @@ Job job_of(Kernel kernel, const DeviceTask& task, std::uint32_t first_tile) noex
   job.row = exponents.row;
   job.channels = exponents.channels;
   job.inner = exponents.inner;
-  job.base = exponents.base;
   job.table = exponents.table;
   job.zeros = task.zeros ? 1 : 0;
   if (is_sided(task) && kernel == Kernel::kEncode) {
@@ -135,12 +136,20 @@ std::size_t scratch_bytes(unsigned bits, std::size_t elements) noexcept {
   return bytes;
 }
 
+// Adds a job that writes the bytes of the task's parts.
+void add_measured(const DeviceTask& task, const Job& job, Batch* batch) noexcept {
+  Job& measured = batch->job[batch->jobs++] = job;
+  measured.target = static_cast<std::byte*>(task.target) + layout_of(task).end_of_codes();
+  measured.first_tile = batch->tiles;
+  batch->tiles += static_cast<std::uint32_t>(tiles_of(task.elements));
+}
+
 LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const DeviceTask> tasks,
                  StreamHandle stream, std::size_t* queued) noexcept {
   *queued = 0;
   while (*queued < tasks.size()) {
     const DeviceTask& first = tasks[*queued];
-    Batch batch{};
+    Batch batch{}, measured{};
     std::uint64_t tiles = 0;
     for (const DeviceTask& task : tasks.subspan(*queued)) {
       const std::uint64_t more = tiles_of(task.elements);
@@ -148,13 +157,18 @@ LaunchStatus run(KernelLauncher& launcher, Kernel kernel, std::span<const Device
           (batch.jobs != 0 && tiles + more > UINT32_MAX / 2))
         break;
       const Job job = job_of(kernel, task, static_cast<std::uint32_t>(tiles));
-      if (job.row != 0 || job.zeros != 0) batch.more = 1;
+      if (kernel == Kernel::kEncode && job.row != 0) add_measured(task, job, &measured);
       batch.job[batch.jobs++] = job;
       tiles += more;
     }
     batch.tiles = static_cast<std::uint32_t>(tiles);
-    const LaunchStatus status = launcher.launch(device_image(), kernel_name(kernel, first),
-                                                batch.tiles, kThreads, &batch, stream);
+    const auto launch = [&](Kernel one, const Batch& jobs) {
+      return launcher.launch(device_image(), kernel_name(one, first), jobs.tiles, kThreads, &jobs,
+                             stream);
+    };
+    LaunchStatus status = LaunchStatus::kOk;
+    if (measured.jobs != 0) status = launch(Kernel::kMeasureParts, measured);
+    if (status == LaunchStatus::kOk) status = launch(kernel, batch);
     if (status != LaunchStatus::kOk) return status;
     *queued += batch.jobs;
   }
@@ -168,6 +182,7 @@ bool device_can_encode(const DeviceTask& task) noexcept {
     return false;
   if (is_sided(task)) return sides_hold(task.sides, task.type);
   if (is_transformed(task) && task.bits == 0) return false;
+  if (has_scaled_groups(grouped_bits(task)) && coding_of(task) == Coding::kRotated) return false;
   if (task.bits != 0 && task.exponents.any() && !device_takes(task.exponents)) return false;
   if (is_framed(task))
     return task.bits == 0 && device_payload_bytes(task) <= device_payload_bound(task);

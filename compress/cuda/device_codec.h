@@ -25,9 +25,10 @@ struct DeviceTask {
   void* target = nullptr;        // encode: the payload, 64-byte aligned; decode: the elements
   std::size_t elements = 0;      // at least one
   ElementType type = ElementType::kFloat32;
-  std::uint8_t bits = 0;                   // as CodecSpec has it
-  Transform transform = Transform::kNone;  // likewise; only for floats of at least one bit
-  std::uint64_t nonce = 0;                 // encode
+  std::uint8_t bits = 0;  // as CodecSpec has it
+  // Likewise; only for floats of at least one bit. Rotated groups of 1 and 2 bits are scaled ones.
+  Transform transform = Transform::kNone;
+  std::uint64_t nonce = 0;  // encode
   // Encode, integers: all are predicted to lie in [minimum, minimum + 2^width); width is 1, 2, 4,
   // 8, 16 or 32. If one does not, the outcome is kKeepRaw, and the verdict says which payload would
   // have held them.
@@ -92,7 +93,8 @@ struct DeviceTask {
 [[nodiscard]] DeviceImage device_image() noexcept;
 
 // Queues tasks on `stream`, in their order: one launch for up to kMostJobs tasks of one type,
-// width, transform and form (sides: of one type). After a failure, the tasks from the failing
+// width, transform and form (sides: of one type), to encode with another one before it if some have
+// exponents, which are found first. After a failure, the tasks from the failing
 // launch on are not queued; *queued says how many were. Sources and targets of the tasks of one
 // call must not overlap.
 [[nodiscard]] LaunchStatus encode_on_device(KernelLauncher& launcher,

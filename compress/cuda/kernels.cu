@@ -7,6 +7,7 @@
 #include "compress/cuda/watch_core.h"
 #include "compress/device/threads.cuh"
 #include "compress/framed/framed_kernels.cuh"
+#include "compress/grouped/measure_core.h"
 #include "compress/in_place/in_place_kernels.cuh"
 #include "compress/lines/lines_kernels.cuh"
 #include "compress/near_zero/near_zero_kernels.cuh"
@@ -21,46 +22,74 @@ namespace {
 // time; a further one would wait for the fence and the count at the end of another. Values that do
 // not change within a job are read once per job, so that the loop deals with little but elements.
 //
-// Sets where the rows of a job lie, by all threads of a block. Returns the thread's place.
-template <class F>
-__device__ PartCursor set_rows(const DeviceLayout<F>& layout, const Job& job, const int8_t* table,
-                               const uint8_t* payload, unsigned tile, Rows* rows) {
+// Sets where the rows of a job lie, by all threads of a block. Jobs without exponents hardly pay
+// for those with: what is known of rows lies in shared memory, not in registers.
+__device__ void set_rows(const Exponents& exponents, const int8_t* table, const void* parts,
+                         Rows* rows) {
   __syncthreads();
   if (threadIdx.x == 0)
-    rows->set(layout.exponents, table,
-              reinterpret_cast<int8_t*>(const_cast<uint8_t*>(payload)) + layout.end_of_codes(),
+    rows->set(exponents, table, static_cast<int8_t*>(const_cast<void*>(parts)),
               uint64_t{gridDim.x} * kGroupsPerTile);
   __syncthreads();
   if (threadIdx.x < 8) rows->set_starts(threadIdx.x);
   __syncthreads();
-  return rows->at(uint64_t{tile - job.first_tile} * kGroupsPerTile + threadIdx.x / kTileLanes);
 }
-// Of the thread's group; `last`: of the job's last tile, where a group may stand for another.
-__device__ GroupParts next_parts(const Rows& rows, uint64_t group, unsigned elements, bool last,
-                                 PartCursor* cursor) {
-  if (last) *cursor = rows.at(group);
-  const GroupParts parts = parts_of(rows, group, elements, *cursor);
-  rows.advance(cursor);
-  return parts;
+// Goes to the thread's group.
+//   on  it is the one that follows in the block's next tile: not the first one, nor of the job's
+//       last tile, where a group may stand for another
+__device__ void step_rows(Rows* rows, uint64_t group, bool on) {
+  PartCursor* const place = rows->place + threadIdx.x / kTileLanes;
+  __syncwarp();
+  if (threadIdx.x % kTileLanes == 0) {
+    PartCursor cursor = *place;
+    if (on)
+      rows->advance(&cursor);
+    else
+      cursor = rows->at(group);
+    *place = cursor;
+  }
+  __syncwarp();
 }
 
-//   kMore  jobs may have exponents, or keep zeros
-template <class F, bool kMore>
-__device__ void encode_jobs(const Batch& batch, Rows* rows) {
+// The bytes of parts, before jobs with exponents are encoded. A job's target has them.
+template <class T>
+__device__ void measure_parts(const Batch& batch) {
+  __shared__ Rows rows;
+  unsigned number = 0;
+  for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
+    number = find_job(batch, tile, number);
+    const Job& job = batch.job[number];
+    const unsigned end = end_of_job(batch, number);
+    const auto* const source = static_cast<const typename T::Word*>(job.source);
+    const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0;
+    set_rows(job.exponents(), job.table, job.target, &rows);
+    for (bool first = true; tile < end; tile += gridDim.x, first = false) {
+      const GroupOfTile at(job.elements, tile - job.first_tile, threadIdx.x / kTileLanes);
+      step_rows(&rows, at.group, !first && tile + 1 != end);
+      const PartsOfGroup all{&rows, threadIdx.x / kTileLanes, at.group, at.elements};
+      ThreadTile<T> lanes;
+      measure_group<T>(lanes, source + at.group * kGroupSize, at.elements, aligned, all.parts());
+    }
+  }
+}
+
+template <class F>
+__device__ void encode(const Batch& batch) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
   __shared__ unsigned widest;  // step of the block's groups of a job that is watched
+  __shared__ Rows rows;
   const unsigned tile_group = threadIdx.x / kTileLanes;
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
-    const DeviceLayout<F> layout(job.elements, kMore ? job.exponents() : Exponents{});
-    const bool parted = layout.exponents.any(), zeros = kMore && keeps_zeros<F>(job);
+    const DeviceLayout<F> layout(job.elements, job.exponents());
+    const bool parted = layout.exponents.any(), zeros = keeps_zeros<F>(job);
     const unsigned end = end_of_job(batch, number);
-    PartCursor cursor{};
     if (parted)
-      cursor = set_rows(layout, job, job.table, static_cast<uint8_t*>(job.target), tile, rows);
+      set_rows(layout.exponents, job.table,
+               static_cast<uint8_t*>(job.target) + layout.end_of_codes(), &rows);
     // The lane that writes the metadata looks at them.
     bool watches = F::kBits != 0 && is_watched(job) && threadIdx.x % kTileLanes == 0;
     if (F::kBits != 0 && is_watched(job)) {
@@ -75,7 +104,7 @@ __device__ void encode_jobs(const Batch& batch, Rows* rows) {
     asm("" : "+l"(codes));  // else the compiler computes it again for each tile
     const uint64_t nonce = job.nonce;
     unsigned tiles = 0;
-    bool lossy = false;
+    unsigned lossy = 0;
     for (; tile < end; tile += gridDim.x, ++tiles) {
       uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
       unsigned elements = kGroupSize;
@@ -89,14 +118,15 @@ __device__ void encode_jobs(const Batch& batch, Rows* rows) {
         const uint64_t left = job.elements - group * kGroupSize;
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
       }
+      if (parted) step_rows(&rows, group, tiles != 0 && tile + 1 != end);
+      const PartsOfGroup parts{parted ? &rows : nullptr, tile_group, group, elements};
       ThreadTile<Coded> lanes;
-      const GroupParts parts =
-          parted ? next_parts(*rows, group, elements, tile + 1 == end, &cursor) : no_parts();
       const GroupKind kind =
           encode_form<F>(lanes, source + group * kGroupSize, elements, aligned, group, nonce,
                          metadata + group, codes + group * layout.kSlotBytes, parts, zeros);
-      lossy |= is_lossy(kind);
-      if (kind == GroupKind::kEscaped && own && threadIdx.x % kTileLanes == 0)
+      lossy |= is_lossy(kind) ? 1 : 0;
+      if (!has_wide_groups(F::kBits) && kind == GroupKind::kEscaped && own &&
+          threadIdx.x % kTileLanes == 0)
         atomicAdd(&job.counters->escapes, 1u);
       if (watches) {
         const Seen seen = look_at_group<F>(metadata[group], job);
@@ -105,7 +135,7 @@ __device__ void encode_jobs(const Batch& batch, Rows* rows) {
         atomicMax(&widest, seen.step_bits);
       }
     }
-    if (__syncthreads_or(lossy) && threadIdx.x == 0) {
+    if (__syncthreads_or(static_cast<int>(lossy)) && threadIdx.x == 0) {
       atomicOr(&job.counters->lossy, 1u);
       if (F::kBits != 0 && is_watched(job)) atomicMax(&job.counters->widest, widest);
     }
@@ -116,28 +146,18 @@ __device__ void encode_jobs(const Batch& batch, Rows* rows) {
   }
 }
 
-// All of the work stands in the code twice: what jobs with exponents need would cost the others
-// registers.
 template <class F>
-__device__ void encode(const Batch& batch) {
-  __shared__ Rows rows;
-  if (F::kBits != 0 && batch.more != 0)
-    encode_jobs<F, true>(batch, &rows);
-  else
-    encode_jobs<F, false>(batch, &rows);
-}
-
-template <class F, bool kMore>
-__device__ void decode_jobs(const Batch& batch, Rows* rows) {
+__device__ void decode(const Batch& batch) {
   using Word = typename F::Source::Word;
   using Coded = typename F::Coded;
+  __shared__ Rows rows;
   const unsigned tile_group = threadIdx.x / kTileLanes;
   unsigned number = 0;
   for (unsigned tile = blockIdx.x; tile < batch.tiles;) {
     number = find_job(batch, tile, number);
     const Job& job = batch.job[number];
-    const DeviceLayout<F> layout(job.elements, kMore ? job.exponents() : Exponents{});
-    const bool parted = layout.exponents.any(), zeros = kMore && keeps_zeros<F>(job);
+    const DeviceLayout<F> layout(job.elements, job.exponents());
+    const bool parted = layout.exponents.any(), zeros = keeps_zeros<F>(job);
     const unsigned end = end_of_job(batch, number);
     const uint8_t* const payload = static_cast<const uint8_t*>(job.source);
     const auto* const metadata = reinterpret_cast<const Metadata<Coded>*>(payload + 64);
@@ -148,15 +168,14 @@ __device__ void decode_jobs(const Batch& batch, Rows* rows) {
     const Header header = load_header(payload);
     const uint64_t nonce = header.nonce;
     const EscapeTable escapes{payload + layout.end(), header.escapes};
-    bool damaged = !payload_fits<F>(header, job, layout);
-    const bool readable = !damaged;
-    PartCursor cursor{};
-    if (parted)
-      cursor = set_rows(layout, job,
-                        reinterpret_cast<const int8_t*>(payload) + layout.end_of_codes() +
-                            table_offset(layout.exponents, job.elements),
-                        payload, tile, rows);
-    unsigned tiles = 0;
+    const bool readable = payload_fits<F>(header, job, layout);
+    unsigned damaged = readable ? 0 : 1, tiles = 0;
+    if (parted) {
+      const uint8_t* const section = payload + layout.end_of_codes();
+      const uint8_t* const table = section + table_offset(layout.exponents, job.elements);
+      set_rows(layout.exponents, reinterpret_cast<const int8_t*>(table), section, &rows);
+    }
+    for (; !readable && tile < end; tile += gridDim.x) ++tiles;
     for (; tile < end; tile += gridDim.x, ++tiles) {
       uint64_t group = uint64_t{tile - job.first_tile} * kGroupsPerTile + tile_group;
       unsigned elements = kGroupSize;
@@ -167,29 +186,21 @@ __device__ void decode_jobs(const Batch& batch, Rows* rows) {
         if (left < kGroupSize) elements = static_cast<unsigned>(left);
         if (parted && !own) elements = 0;  // elements are divided in their place, once
       }
-      if (!readable) continue;
+      if (parted) step_rows(&rows, group, tiles != 0 && tile + 1 != end);
+      const PartsOfGroup parts{parted ? &rows : nullptr, tile_group, group, elements};
       ThreadTile<Coded> lanes;
-      const GroupParts parts =
-          parted ? next_parts(*rows, group, elements, tile + 1 == end, &cursor) : no_parts();
-      damaged |=
-          !decode_form<F>(lanes, metadata[group], codes + group * layout.kSlotBytes, escapes, group,
-                          nonce, target + group * kGroupSize, elements, aligned, parts, zeros);
+      const bool intact =
+          decode_form<F>(lanes, metadata[group], codes + group * layout.kSlotBytes, escapes, group,
+                         nonce, target + group * kGroupSize, elements, aligned, parts, zeros);
+      damaged |= intact ? 0 : 1;
     }
-    if (__syncthreads_or(damaged) && threadIdx.x == 0) atomicOr(&job.counters->misses, 1u);
+    if (__syncthreads_or(static_cast<int>(damaged)) && threadIdx.x == 0)
+      atomicOr(&job.counters->misses, 1u);
     Counters counted;
     if (!hand_in(job, tiles, cuda::tiles_of(job.elements), &counted)) continue;
     ThreadBlock block;
     block.publish(job.verdict, counted.misses != 0 ? Outcome::kCorrupt : Outcome::kDone);
   }
-}
-
-template <class F>
-__device__ void decode(const Batch& batch) {
-  __shared__ Rows rows;
-  if (F::kBits != 0 && batch.more != 0)
-    decode_jobs<F, true>(batch, &rows);
-  else
-    decode_jobs<F, false>(batch, &rows);
 }
 
 }  // namespace
@@ -211,10 +222,12 @@ __device__ void decode(const Batch& batch) {
 #define PLEAT_WIDTH(type, name, bits)                                                     \
   PLEAT_KERNEL(pleat_encode_##name##_##bits, Batch, PLEAT_BUSY, encode<Form<type, bits>>) \
   PLEAT_KERNEL(pleat_decode_##name##_##bits, Batch, PLEAT_BUSY, decode<Form<type, bits>>)
-#define PLEAT_LOSSY_WIDTH(type, name, bits)                                  \
-  PLEAT_WIDTH(type, name, bits)                                              \
-  PLEAT_KERNEL(pleat_encode_in_place_##name##_##bits, Batch, PLEAT_ROOMY,    \
-               encode_in_place<Form<type, bits>>)                            \
+#define PLEAT_LOSSY_WIDTH(type, name, bits)                               \
+  PLEAT_WIDTH(type, name, bits)                                           \
+  PLEAT_KERNEL(pleat_encode_in_place_##name##_##bits, Batch, PLEAT_ROOMY, \
+               encode_in_place<Form<type, bits>>)
+#define PLEAT_ROTATED_WIDTH(type, name, bits)                                \
+  PLEAT_LOSSY_WIDTH(type, name, bits)                                        \
   PLEAT_KERNEL(pleat_encode_transformed_##name##_##bits, Batch, PLEAT_BUSY,  \
                encode<Form<type, bits, true>>)                               \
   PLEAT_KERNEL(pleat_decode_transformed_##name##_##bits, Batch, PLEAT_ROOMY, \
@@ -228,12 +241,13 @@ __device__ void decode(const Batch& batch) {
   PLEAT_WIDTH(type, name, 0)                                                                \
   PLEAT_LOSSY_WIDTH(type, name, 1)                                                          \
   PLEAT_LOSSY_WIDTH(type, name, 2)                                                          \
-  PLEAT_LOSSY_WIDTH(type, name, 3)                                                          \
-  PLEAT_LOSSY_WIDTH(type, name, 4)                                                          \
-  PLEAT_LOSSY_WIDTH(type, name, 6)                                                          \
-  PLEAT_LOSSY_WIDTH(type, name, 8)                                                          \
+  PLEAT_ROTATED_WIDTH(type, name, 3)                                                        \
+  PLEAT_ROTATED_WIDTH(type, name, 4)                                                        \
+  PLEAT_ROTATED_WIDTH(type, name, 6)                                                        \
+  PLEAT_ROTATED_WIDTH(type, name, 8)                                                        \
   PLEAT_SCALED_WIDTH(type, name, 1)                                                         \
   PLEAT_SCALED_WIDTH(type, name, 2)                                                         \
+  PLEAT_KERNEL(pleat_measure_parts_##name, Batch, PLEAT_ROOMY, measure_parts<type>)         \
   PLEAT_KERNEL(pleat_survey_##name, Batch, PLEAT_ROOMY, survey<type>)                       \
   PLEAT_KERNEL(pleat_encode_framed_##name, Batch, PLEAT_BUSY, encode_frames<type>)          \
   PLEAT_KERNEL(pleat_decode_framed_##name, Batch, PLEAT_BUSY, decode_frames<type>)          \

@@ -89,10 +89,10 @@ class MixedFactors {
   PLEAT_HD float operator()(unsigned e) const {
     if (parts_ == nullptr) return 1;
     const int part = parts_[e < second_ ? 0 : 1 + (e - second_) / exponents_.row];
-    if (part == kAsItIs || part == kZeroPart) return 1;
+    if (part == kZeroPart) return 1;
     const uint32_t channels = exponents_.channels;
-    return power_of_two(part +
-                        (channels == 0 ? 0 : table_[(first_ + e) / exponents_.inner % channels]));
+    const int entry = channels == 0 ? 0 : table_[(first_ + e) / exponents_.inner % channels];
+    return power_of_two(exponent_of_element(part, entry));
   }
 
  private:

@@ -60,7 +60,8 @@ static_assert(sizeof(Counters) == 32);
 
 struct Job {
   const void* source;  // encode: the span; decode: the payload
-  void* target;        // encode: the payload, 64-byte aligned; decode: the span
+  void* target;        // encode: the payload, 64-byte aligned; decode: the span; to measure parts:
+                       // their bytes
   Verdict* verdict;
   Counters* counters;  // framed floats: at the head of their scratch memory, see frame_chain.h
   uint64_t elements;
@@ -79,12 +80,11 @@ struct Job {
   uint32_t row;  // Exponents, 0: none; their table only to encode
   uint32_t channels;
   uint32_t inner;
-  int8_t base;    // of Exponents
   uint8_t zeros;  // 1: kFlagZeros
-  uint16_t unused;
+  uint8_t unused[3];
   const int8_t* table;
 
-  PLEAT_HD Exponents exponents() const { return {row, channels, inner, table, base}; }
+  PLEAT_HD Exponents exponents() const { return {row, channels, inner, table}; }
 };
 static_assert(sizeof(Job) == 88);
 
@@ -92,8 +92,7 @@ inline constexpr unsigned kMostJobs = 46;
 struct Batch {
   uint32_t jobs;
   uint32_t tiles;  // of all jobs
-  uint32_t more;   // 1: some job has exponents or keeps zeros
-  uint32_t reserved;
+  uint32_t reserved[2];
   Job job[kMostJobs];
 };
 static_assert(sizeof(Batch) <= 4096, "the parameter space every driver has");

@@ -111,27 +111,6 @@ struct Lane {
       most = greater(most, magnitude(value(run, j)) * power_of_two(exponent(j)));
     return most;
   }
-  // To values of U: of T, or T is float32.
-  template <class U>
-  PLEAT_HD void round_run(unsigned run) {
-    if constexpr (U::kType != T::kType) {
-      PLEAT_UNROLL
-      for (unsigned r = 0; r < kRegistersPerRun; ++r) {
-        uint32_t& word = words[run * kRegistersPerRun + r];
-        word = bits_of(U::to_float(U::from_float(float_of(word))));
-      }
-    }
-  }
-  // Infinite elements become the type's largest.
-  PLEAT_HD void bound_run(unsigned run) {
-    const uint32_t most = Packed<T>::repeat(T::from_float(T::kLargest)),
-                   least = Packed<T>::repeat(T::from_float(-T::kLargest));
-    PLEAT_UNROLL
-    for (unsigned r = 0; r < kRegistersPerRun; ++r) {
-      uint32_t& word = words[run * kRegistersPerRun + r];
-      word = Packed<T>::greater_of(Packed<T>::lesser_of(word, most), least);
-    }
-  }
   static constexpr unsigned kFarthest = Packed<T>::kFarthest;
   PLEAT_HD static uint32_t factor(int exponent) { return Packed<T>::factor(exponent); }
 

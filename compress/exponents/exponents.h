@@ -4,7 +4,8 @@
 //
 // A *part* is the run of one row within a group. It has a byte of its own: the exponent that brings
 // its largest magnitude to that of the group. A channel has an entry in a table, which is made from
-// an older tensor.
+// an older tensor. An element goes by the sum of both, or by 0 if that is negative: no element has
+// fewer steps than its group would have without.
 #pragma once
 
 #include <stdint.h>
@@ -18,7 +19,6 @@ struct Exponents {
   uint32_t channels = 0;  // of the table; 0: there is none
   uint32_t inner = 1;     // so many elements in a row have one channel
   const int8_t* table = nullptr;
-  int8_t base = 0;  // entry of channels of the usual size; an encoder's business
 
   // False where every group lies in one row, and there is no table.
   [[nodiscard]] PLEAT_HD constexpr bool any() const {
@@ -27,11 +27,21 @@ struct Exponents {
 };
 
 inline constexpr int8_t kZeroPart = -128;     // all elements of the part are zeros
-inline constexpr int8_t kAsItIs = -127;       // the table is not applied to the group
 inline constexpr int kMostOfPart = 120;       // exponents of parts are from 0 to this
 inline constexpr int kLeastOfChannel = -30;   // those of channels from this to 0
 inline constexpr uint32_t kFewestOfPart = 8;  // elements of a row that is worth its bytes
 inline constexpr uint32_t kElementsOfGroup = 256;
+
+PLEAT_HD constexpr int exponent_of_element(int part, int entry) {
+  return part + entry > 0 ? part + entry : 0;
+}
+// What the parts of a group get whatever their own size: of its largest magnitude and of that times
+// the table's powers of two, as the bits of floats, the ratio's nearest power of two. Elements stay
+// below 1.5 times the largest, so they are not rounded up where `limit` is nearer.
+PLEAT_HD constexpr uint32_t common_exponent(uint32_t largest, uint32_t scaled, uint32_t limit) {
+  constexpr uint32_t kHalf = 1u << 22;
+  return (largest - scaled + (largest + kHalf <= limit ? kHalf : 0)) >> 23;
+}
 
 // Boundaries of rows that lie inside groups, among the first `elements` elements.
 PLEAT_HD constexpr uint64_t inner_boundaries(uint32_t row, uint64_t elements) {

@@ -29,10 +29,8 @@ class GroupExponents {
     walk.each_part(elements, [&](size_t begin, size_t end) {
       const int8_t part = *parts++;
       for (size_t e = begin; e < end; ++e)
-        of_[e] = part == kAsItIs ? int8_t{0}
-                 : part == kZeroPart
-                     ? kZeroPart
-                     : static_cast<int8_t>(std::min<int>(of_[e] + part, kMostOfPart));
+        of_[e] =
+            part == kZeroPart ? kZeroPart : static_cast<int8_t>(exponent_of_element(part, of_[e]));
     });
     any_ = std::any_of(of_.begin(), of_.begin() + elements, [](int8_t e) { return e != 0; });
   }
@@ -78,8 +76,7 @@ inline GroupExponents exponents_of_group(const GroupedSections& sections, size_t
 }
 
 // As group_may_leave(), of a group with exponents: what its parts may stand for, and be restored
-// to, lies between the two ends times their powers of two. Elements that the table divides may be
-// rounded to zero.
+// to, lies between the two ends times their powers of two.
 template <class T>
 bool group_may_leave(const Metadata<T>& metadata, const GroupExponents& exponents, unsigned bits,
                      const SideTest& test) {
@@ -87,8 +84,8 @@ bool group_may_leave(const Metadata<T>& metadata, const GroupExponents& exponent
   if (!is_quantised<T>(metadata)) return false;
   bool leaves = false;
   exponents.each_run([&](int exponent, size_t, size_t) {
-    leaves = leaves || (exponent != kZeroPart &&
-                        (exponent < 0 || group_may_leave<T>(metadata, bits, test, exponent)));
+    leaves =
+        leaves || (exponent != kZeroPart && group_may_leave<T>(metadata, bits, test, exponent));
   });
   return leaves;
 }

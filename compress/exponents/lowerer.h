@@ -51,14 +51,11 @@ class Lowerer {
  private:
   __attribute__((noinline)) bool lower(GroupKind kind, const uint8_t* slot, size_t elements,
                                        Word* words) {
-    int moved = 0;
-    const int still = table_ ? kAsItIs : 0;
+    int moved = *parts_;
     size_t count = 1;
-    if (walk_.is_one_part(elements)) {
-      moved = *parts_ ^ still;
-    } else {
+    if (!walk_.is_one_part(elements)) {
       count = walk_.each_part(elements, [](size_t, size_t) {});
-      for (size_t part = 0; part < count; ++part) moved |= parts_[part] ^ still;
+      for (size_t part = 1; part < count; ++part) moved |= parts_[part];
     }
     bool intact = true;
     if (moved != 0 && kind != GroupKind::kEscaped) {
@@ -76,7 +73,6 @@ class Lowerer {
     return intact;
   }
 
-  // Finite elements stay finite.
   void divide(size_t elements, Word* words) const {
     alignas(64) uint32_t exponents[kElementsOfGroup + kFillAtOnce];
     alignas(64) float values[kElementsOfGroup];
@@ -84,21 +80,11 @@ class Lowerer {
     add_exponents(
         walk_, elements, table_ ? walk_.read_table(entries) : nullptr,
         [&](size_t p) { return parts_[p] < 0 ? 0 : parts_[p]; }, exponents);
-    const int8_t* part = parts_;
-    walk_.each_part(elements, [&](size_t begin, size_t end) {
-      if (*part++ == kAsItIs) memset(exponents + begin, 0, (end - begin) * sizeof *exponents);
-    });
     Word padded[kElementsOfGroup];
     const bool whole = elements == kElementsOfGroup;
     Conversions::template to_floats<T>(pad_group<Word>(words, elements, padded), kElementsOfGroup,
                                        values);
-    for (size_t e = 0; e < kElementsOfGroup; ++e) {
-      const uint32_t before = bits_of(values[e]) & 0x7FFF'FFFFu;
-      const uint32_t bits = bits_of(values[e] * float_of(kOneBits - exponents[e]));
-      const uint32_t size = bits & 0x7FFF'FFFFu, largest = bits_of(T::kLargest);
-      const uint32_t beyond = uint32_t{size > largest} & uint32_t{before <= kLargestFinite};
-      values[e] = float_of(bits ^ ((size ^ largest) & (0u - beyond)));
-    }
+    for (size_t e = 0; e < kElementsOfGroup; ++e) values[e] *= float_of(kOneBits - exponents[e]);
     Conversions::template from_floats<T>(values, kElementsOfGroup, whole ? words : padded);
     if (!whole) memcpy(words, padded, elements * sizeof *words);
   }
@@ -111,7 +97,7 @@ class Lowerer {
 
 // Whether decoding has to divide any element of a job's whole groups, or there is a shorter group.
 inline bool has_lowered(const DecodeGroups& job) {
-  if (job.exponents.channels != 0 || job.tail_elements != 0) return true;
+  if (job.tail_elements != 0) return true;
   const size_t count =
       static_cast<size_t>(parts_before(job.exponents, job.first_group + job.groups) -
                           parts_before(job.exponents, job.first_group));

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "compress/device/jobs.h"
 #include "compress/device/lane_core.h"
 #include "compress/exponents/exponents.h"
 
@@ -18,8 +19,7 @@ inline constexpr uint32_t kLongestRow = 1u << 30;
 
 // Whether device code takes them.
 PLEAT_HD constexpr bool device_takes(const Exponents& exponents) {
-  return exponents.row >= kFewestOfPart && exponents.row <= kLongestRow &&
-         exponents.base >= kLeastOfChannel && exponents.base <= 0;
+  return exponents.row >= kFewestOfPart && exponents.row <= kLongestRow;
 }
 
 // Where a group lies in the rows; or how far another is from it.
@@ -35,10 +35,10 @@ struct Rows {
   uint32_t period;     // groups after which rows begin in the same places
   uint32_t starts[8];  // set_starts()
   uint32_t channels, inner;
-  int base;
   const int8_t* table;
-  int8_t* bytes;    // of all parts
-  PartCursor step;  // from a group of a tile to that of the next one
+  int8_t* bytes;                           // of all parts
+  PartCursor step;                         // from a group of a tile to that of the next one
+  PartCursor place[cuda::kGroupsPerTile];  // of the groups of the block's tile
 
   PLEAT_HD void set(const Exponents& exponents, const int8_t* channel_table, int8_t* parts,
                     uint64_t groups_apart) {
@@ -47,7 +47,6 @@ struct Rows {
     period = row / (power < kGroupSize ? power : kGroupSize);
     channels = exponents.channels;
     inner = exponents.inner;
-    base = exponents.base;
     table = channel_table;
     bytes = parts;
     step = at(groups_apart);
@@ -85,23 +84,18 @@ struct RunEntries {
   PLEAT_HD int at(unsigned j) const {
     return static_cast<int8_t>(words[j / 4] >> (8 * (j % 4)) & 0xFFu);
   }
-  PLEAT_HD bool all_are(int entry) const {
-    const uint32_t four = (static_cast<uint32_t>(entry) & 0xFFu) * 0x0101'0101u;
-    return ((words[0] ^ four) | (words[1] ^ four)) == 0;
-  }
 };
 
 // The parts of a group.
 struct GroupParts {
-  const Rows* rows;  // null: it has no exponents
-  bool by_runs;      // Rows::by_runs()
+  const Rows* rows;
+  bool by_runs;  // Rows::by_runs()
   uint64_t group;
   uint32_t second;  // where the second part begins, beyond the group if there is none
   uint32_t starts;  // bit n: a part begins in the eight elements up to the first of run n
   uint32_t count;   // of parts
   int8_t* bytes;
 
-  PLEAT_HD bool any() const { return rows != nullptr; }
   PLEAT_HD unsigned of_run(unsigned run) const {
     return count_bits(starts & 0xFFFF'FFFFu >> (31 - run));
   }
@@ -116,7 +110,6 @@ struct GroupParts {
     return e < second ? 0 : 1 + (e - second) / rows->row;
   }
 };
-PLEAT_HD inline GroupParts no_parts() { return {nullptr, false, 0, 0, 0, 0, nullptr}; }
 PLEAT_HD inline GroupParts parts_of(const Rows& rows, uint64_t group, unsigned elements,
                                     const PartCursor& cursor) {
   const uint32_t second = rows.row - cursor.into, run = second / kRunLength;
@@ -128,20 +121,32 @@ PLEAT_HD inline GroupParts parts_of(const Rows& rows, uint64_t group, unsigned e
                    starts,
                    count_bits(starts) + 1,
                    rows.bytes + cursor.before};
-  if (!parts.by_runs || elements != kGroupSize) parts.count = parts.of_element(elements - 1) + 1;
+  if (elements == 0)
+    parts.count = 0;
+  else if (!parts.by_runs || elements != kGroupSize)
+    parts.count = parts.of_element(elements - 1) + 1;
   return parts;
 }
 
-// Whether an entry is too far from 0 to be added to a part's exponent.
-template <class L>
-PLEAT_HD inline bool is_too_far(const RunEntries& entries) {
-  constexpr int kLeast = -static_cast<int>(L::kFarthest);
-  bool found = false;
-  if constexpr (kLeast > kLeastOfChannel) {
-    PLEAT_UNROLL
-    for (unsigned j = 0; j < kRunLength; ++j) found |= entries.at(j) < kLeast;
-  }
-  return found;
+// A group's parts, found again wherever they are needed: groups without pay no registers for them.
+struct PartsOfGroup {
+  const Rows* rows;  // null: it has no exponents
+  unsigned place;    // Rows::place
+  uint64_t group;
+  unsigned elements;
+
+  PLEAT_HD bool any() const { return rows != nullptr; }
+  PLEAT_HD GroupParts parts() const { return parts_of(*rows, group, elements, rows->place[place]); }
+};
+PLEAT_HD inline PartsOfGroup no_parts() { return {nullptr, 0, 0, 0}; }
+
+// Of groups that are coded as they are.
+template <class Tile>
+PLEAT_HD inline void clear_parts(Tile& tile, const GroupParts& parts) {
+  tile.each([&](auto& lane) {
+    PLEAT_ROLL
+    for (unsigned part = lane.index; part < parts.count; part += kTileLanes) parts.bytes[part] = 0;
+  });
 }
 
 // Goes through channels of the table, element by element.
@@ -187,18 +192,53 @@ PLEAT_HD inline void each_in_parts(unsigned lane, const GroupParts& parts, unsig
 
 // An element times, or divided by, a power of two. NaN only loses what signals.
 template <class T>
-PLEAT_HD inline typename T::Word raised(typename T::Word word, int exponent) {
+PLEAT_HD inline typename T::Word moved(typename T::Word word, int exponent) {
   const float value = T::to_float(word);
   if (value != value) return static_cast<typename T::Word>(word | (T::kNan ^ T::kInfinity));
   return T::from_float(value * power_of_two(exponent));
 }
-template <class T>
-PLEAT_HD inline typename T::Word lowered(typename T::Word word, int exponent) {
-  const float value = T::to_float(word);
-  if (!is_finite_value(value)) return raised<T>(word, 0);
-  const float less = value * power_of_two(-exponent);
-  const bool beyond = magnitude(less) > T::kLargest;
-  return T::from_float(!beyond ? less : less > 0.0f ? T::kLargest : -T::kLargest);
+
+// How the elements of a group are multiplied or divided by their powers of two.
+enum class Moves { kNone, kRuns, kElements };
+
+// All tiles of a warp together. The elements that are moved are those of lanes L. Some byte may be
+// damaged.
+template <class L, class Tile>
+PLEAT_HD inline Moves find_moves(Tile& tile, const GroupParts& parts) {
+  const auto any_above = [&](unsigned bound) {
+    return tile.any([&](auto& lane) {
+      bool found = false;
+      PLEAT_ROLL
+      for (unsigned part = lane.index; part < parts.count; part += kTileLanes)
+        found |= static_cast<uint8_t>(parts.bytes[part]) > bound;  // kZeroPart is above all
+      return found;
+    });
+  };
+  const bool any = any_above(0);
+  if (tile.all_of_warp(!any)) return Moves::kNone;
+  const bool runs = !any_above(L::kFarthest) && parts.by_runs;
+  return !any ? Moves::kNone : runs ? Moves::kRuns : Moves::kElements;
+}
+// Multiplies a lane's runs, kUp, or divides them.
+template <bool kUp, class L>
+PLEAT_HD inline void move_runs(L& lane, const GroupParts& parts, unsigned elements) {
+  const bool table = parts.rows->channels != 0;
+  PLEAT_UNROLL
+  for (unsigned run = 0; run < kRuns; ++run) {
+    const unsigned place = run * kTileLanes + lane.index;
+    if (place * kRunLength >= elements) continue;
+    const unsigned part = parts.of_run(place);
+    const int exponent = parts.bytes[part];
+    if (!table) {
+      lane.multiply_run(run, lane.factor(kUp ? exponent : -exponent));
+    } else {
+      const RunEntries entries = parts.entries_of_run(place, part);
+      lane.multiply_each(run, [&](unsigned j) {
+        const int own = exponent_of_element(exponent, entries.at(j));
+        return kUp ? own : -own;
+      });
+    }
+  }
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ const Word* pad_group(const Word* words, size_t elements, Word* room) {
 inline uint32_t exponent_of_entry(int8_t entry) {
   return static_cast<uint32_t>(int32_t{entry}) << 23;
 }
-// Fills `exponents` of a group with e_p + e_c of each element, times 2^23: the bits of a float
-// change by so much. `part_exponent(part)` is that of a part.
+// Fills `exponents` of a group with those of its elements, times 2^23: the bits of a float change
+// by so much. `part_exponent(part)` is that of a part.
 template <class PartExponent>
 void add_exponents(const PartWalk& walk, size_t elements, const int8_t* __restrict entries,
                    const PartExponent& part_exponent, uint32_t* __restrict exponents) {
@@ -108,7 +108,10 @@ void add_exponents(const PartWalk& walk, size_t elements, const int8_t* __restri
       for (size_t i = 0; i < kFillAtOnce; ++i) exponents[e + i] = exponent;
   });
   if (entries != nullptr)
-    for (size_t e = 0; e < kElementsOfGroup; ++e) exponents[e] += exponent_of_entry(entries[e]);
+    for (size_t e = 0; e < kElementsOfGroup; ++e) {
+      const auto both = static_cast<int32_t>(exponents[e] + exponent_of_entry(entries[e]));
+      exponents[e] = static_cast<uint32_t>(both > 0 ? both : 0);
+    }
   memset(exponents + elements, 0, (kElementsOfGroup - elements) * sizeof *exponents);
 }
 

@@ -38,7 +38,6 @@ class Raiser {
         table_(job.exponents.channels != 0),
         fill_zero_(job.transformed),
         zeros_(job.zeros),
-        base_(job.exponents.base),
         parts_(job.parts),
         walk_(job.exponents, job.first_group) {}
 
@@ -83,7 +82,7 @@ class Raiser {
       });
       if (sizes.largest <= kLargestFinite && smallest != 0 &&
           (sizes.largest - smallest) >> 23 == 0) {
-        memset(parts_, table_ ? kAsItIs : 0, *count);
+        memset(parts_, 0, *count);
         return false;
       }
     }
@@ -104,12 +103,7 @@ class Raiser {
     // Parts of about one size get one exponent, whatever the table does to the largest.
     uint32_t widest = 0;
     for (size_t p = 0; p < *count; ++p) widest = sizes->part[p] > widest ? sizes->part[p] : widest;
-    const uint32_t common = (sizes->largest - widest) >> 23;
-    // A small channel whose elements are large for once would leave few steps to all others.
-    if (entries != nullptr && static_cast<int>(common) + base_ < -1) {
-      memset(parts_, kAsItIs, *count);
-      return false;
-    }
+    const uint32_t common = common_exponent(sizes->largest, widest, bits_of(T::kLargest));
     size_t zero_parts = 0, part = 0;
     walk_.each_part(elements, [&](size_t begin, size_t end) {
       const uint32_t size = sizes->part[part];
@@ -128,7 +122,7 @@ class Raiser {
     for (size_t e = 0; e < kElementsOfGroup; ++e) moved |= exponents[e];
     size_t other;
     if ((moved == 0 && zero_parts == 0) || has_few_patterns(words, elements, &other)) {
-      memset(parts_, table_ ? kAsItIs : 0, *count);
+      memset(parts_, 0, *count);
       return false;
     }
     if constexpr (T::kType == 0) {
@@ -194,7 +188,6 @@ class Raiser {
   }
 
   const bool any_, table_, fill_zero_, zeros_;
-  const int base_;
   int8_t* parts_;
   PartWalk walk_;
 };
@@ -218,7 +211,7 @@ void clear_escaped_parts(const EncodeGroups& job) {
     const size_t elements = g < job.groups ? kElementsOfGroup : job.tail_elements;
     const size_t count = walk.each_part(elements, [](size_t, size_t) {});
     if (kind_of_coded<T>(job.metadata, job.transformed, g) == GroupKind::kEscaped)
-      memset(parts, job.exponents.channels != 0 ? kAsItIs : 0, count);
+      memset(parts, 0, count);
     parts += count;
     walk.advance();
   }

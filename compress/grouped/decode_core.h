@@ -159,41 +159,48 @@ PLEAT_HD inline void restore_wide(Tile& tile, const Metadata<Coded>& metadata, u
 
 // Restores a group; all tiles of a warp call it together. False if the payload is damaged; the
 // target is then untouched.
-//   parts  of this group, if its elements have exponents; zeros: of CodecSpec
+//   all  its parts, if its elements have exponents; zeros: of CodecSpec
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline bool decode_group(Tile& tile, const Metadata<T>& metadata, const uint8_t* slot,
                                   const EscapeTable& escapes, uint64_t group, uint64_t nonce,
                                   typename T::Word* target, unsigned elements, bool aligned,
-                                  const GroupParts& parts, bool zeros) {
+                                  const PartsOfGroup& all, bool zeros) {
   using Word = typename T::Word;
-  const GroupKind kind = kind_of<T>(metadata);
-  bool intact = true, stored = false;
-  bool raised = kBits != 0 && parts.any() && kind != GroupKind::kEscaped;
-  if (kind == GroupKind::kRegular) {
+  const bool regular = (metadata.second & kSignBit<T>) == 0 && metadata.second >= T::kWideEnd;
+  bool intact = true, held = true;  // by the lanes
+  if (regular) {
     if constexpr (kBits == 0) {
-      intact = false;
+      intact = held = false;
     } else {
       const Dequantiser how = read_group<T>(metadata, kBits, kBits >= 2 && zeros);
       tile.each([&](auto& lane) { restore_regular<T, kBits>(lane, how, nonce, group, slot); });
     }
-  } else if (kind == GroupKind::kEscaped) {
-    const Word* const kept = escapes.find<Word>(slot);
-    intact = kept != nullptr;
-    if (intact) tile.each([&](auto& lane) { load_lane<T>(kept, kGroupSize, true, lane); });
+  } else if (const GroupKind kind = kind_of<T>(metadata); kind == GroupKind::kEscaped) {
+    intact = held = false;
+    if constexpr (!has_wide_groups(kBits)) {
+      const Word* const kept = escapes.find<Word>(slot);
+      intact = held = kept != nullptr;
+      if (intact) tile.each([&](auto& lane) { load_lane<T>(kept, kGroupSize, true, lane); });
+    }
   } else if (kind == GroupKind::kWide) {
-    intact = stored = kBits >= kFewestWideBits;
+    intact = kBits >= kFewestWideBits;
+    held = false;
     if constexpr (kBits >= kFewestWideBits)
       restore_wide<T, T, kBits>(tile, metadata, group, nonce, slot, target, elements);
   } else {
     tile.each([&](auto& lane) { restore_patterns<T>(lane, metadata, slot); });
   }
-  if (kBits != 0 && parts.by_runs && can_lower_runs<T>(tile, parts, elements) &&
-      kind == GroupKind::kRegular) {
-    tile.each([&](auto& lane) { lane = lower_runs<T>(lane, parts, elements); });
-    raised = false;
+  bool in_place = false;
+  if (kBits != 0 && all.any()) {
+    const GroupParts parts = all.parts();
+    const Moves moves = find_moves<Lane<T>>(tile, parts);
+    if (moves == Moves::kRuns && regular)
+      tile.each([&](auto& lane) { move_runs<false>(lane, parts, elements); });
+    else
+      in_place = moves != Moves::kNone && intact && kind_of<T>(metadata) != GroupKind::kEscaped;
   }
-  store_tile<T>(tile, target, elements, aligned, intact && !stored);
-  if (raised && intact) lower_elements<T>(tile, parts, elements, target);
+  store_tile<T>(tile, target, elements, aligned, held);
+  if (in_place) lower_elements<T>(tile, all.parts(), elements, target);
   return intact;
 }
 

@@ -248,18 +248,18 @@ PLEAT_HD inline GroupKind encode_range(Tile& tile, const Extremes& extremes, uns
 //   source    the group's `elements` elements, 1..256; `aligned`: 16-byte aligned
 //   group     its number in the span
 //   metadata  of this group; slot: of this group, 8-byte aligned
-//   parts     of this group, if its elements have exponents; not with kBits = 0
+//   all       its parts, if its elements have exponents; not with kBits = 0
 //   zeros     of CodecSpec
 // kBits = 0: only constant and two-valued groups are coded; others are escaped. From 3 on none is.
 template <class T, unsigned kBits, class Tile>
 PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* source,
                                        unsigned elements, bool aligned, uint64_t group,
                                        uint64_t nonce, Metadata<T>* metadata, uint8_t* slot,
-                                       const GroupParts& parts, bool zeros) {
+                                       const PartsOfGroup& all, bool zeros) {
   constexpr unsigned kSlotBytes = Form<T, kBits>::kSlotBytes;
   tile.each([&](auto& lane) { load_lane<T>(source, elements, aligned, lane); });
-  if (kBits != 0 && parts.any())
-    raise_group<T>(tile, source, elements, parts, false, kBits >= 2 && zeros);
+  if (kBits != 0 && all.any())
+    raise_group<T, T>(tile, source, elements, all.parts(), false, kBits >= 2 && zeros);
   Extremes extremes{};
   bool searched = true;
   if constexpr (kBits != 0) {
@@ -275,7 +275,7 @@ PLEAT_HD inline GroupKind encode_group(Tile& tile, const typename T::Word* sourc
   }
   const auto unable = [&] {
     if constexpr (kBits >= kFewestWideBits)
-      return encode_wide<T, T, kBits>(tile, CodedElement<T>{source, parts, tile.words()}, elements,
+      return encode_wide<T, T, kBits>(tile, CodedElement<T>{source, all, tile.words()}, elements,
                                       group, nonce, metadata, slot);
     else
       return encode_escape<T, kSlotBytes>(tile, metadata, slot);

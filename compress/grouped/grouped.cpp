@@ -32,10 +32,8 @@ bool all_groups_equal(const GroupedLayout& layout, const std::uint8_t* payload) 
 
 // Whether groups were coded as they are.
 bool is_unmoved(const Request& request) noexcept {
-  const std::int8_t still = request.exponents.channels != 0 ? kAsItIs : 0;
   const std::size_t parts = all_parts(request.exponents, request.span.elements);
-  return std::all_of(request.parts, request.parts + parts,
-                     [still](std::int8_t e) { return e == still; });
+  return std::all_of(request.parts, request.parts + parts, [](std::int8_t e) { return e == 0; });
 }
 
 // Writes the section of exponents. A compact payload has none where all are 0. Returns its bytes.

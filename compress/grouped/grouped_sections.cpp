@@ -23,9 +23,7 @@ std::size_t first_slot(const DecodeGroups& job, std::size_t regular) noexcept {
 // Whether an encoder may have written the section of exponents.
 bool are_exponents(const Exponents& exponents, std::uint64_t elements,
                    const std::int8_t* parts) noexcept {
-  const auto is_part = [](std::int8_t e) {
-    return e == kZeroPart || e == kAsItIs || (e >= 0 && e <= kMostOfPart);
-  };
+  const auto is_part = [](std::int8_t e) { return e == kZeroPart || (e >= 0 && e <= kMostOfPart); };
   const auto is_channel = [](std::int8_t e) { return e >= kLeastOfChannel && e <= 0; };
   return std::all_of(parts, parts + all_parts(exponents, elements), is_part) &&
          std::all_of(exponents.table, exponents.table + exponents.channels, is_channel);
@@ -45,8 +43,8 @@ std::optional<GroupedSections> read_sections(const Header& header,
   const bool has_near = (header.flags & kFlagNearZero) != 0;
   Exponents exponents = exponents_of(header);
   const bool has_exponents = (header.flags & kFlagExponents) != 0;
-  if (has_exponents && (!exponents.any() || header.bits == 0 || has_near ||
-                        header.third_value >> 32 > std::uint64_t{-kLeastOfChannel}))
+  if (has_exponents &&
+      (!exponents.any() || header.bits == 0 || has_near || header.third_value >> 32 != 0))
     return std::nullopt;
   if ((header.flags & kFlagZeros) != 0 && (header.bits < 2 || transformed || has_near))
     return std::nullopt;

@@ -53,10 +53,10 @@ template <class T, unsigned kBits, bool kScaled, class Tile>
 PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T::Word* source,
                                                    unsigned elements, bool aligned, uint64_t group,
                                                    uint64_t nonce, Metadata<Float32>* metadata,
-                                                   uint8_t* slot, const GroupParts& parts) {
+                                                   uint8_t* slot, const PartsOfGroup& all) {
   constexpr unsigned kSlotBytes = Form<T, kBits, true>::kSlotBytes;
   tile.each([&](auto& lane) { load_floats<T>(source, elements, aligned, lane); });
-  if (parts.any()) raise_group<T>(tile, source, elements, parts, true, false);
+  if (all.any()) raise_group<T, Float32>(tile, source, elements, all.parts(), true, false);
   Patterns kept{GroupKind::kRegular, 0, 0};
   // Three patterns in one lane: nearly every group is spared the search.
   const bool other = tile.any([](auto& lane) {
@@ -94,7 +94,7 @@ PLEAT_HD inline GroupKind encode_transformed_group(Tile& tile, const typename T:
     if (plan.scaled) return encode_scaled<kBits>(tile, plan, metadata, slot);
   const auto unable = [&] {
     if constexpr (kBits >= kFewestWideBits)
-      return encode_wide<T, Float32, kBits>(tile, CodedElement<T>{source, parts, tile.words()},
+      return encode_wide<T, Float32, kBits>(tile, CodedElement<T>{source, all, tile.words()},
                                             elements, group, nonce, metadata, slot);
     else
       return encode_escape<Float32, kSlotBytes>(tile, metadata, slot);
@@ -111,7 +111,7 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
                                               const uint8_t* slot, const EscapeTable& escapes,
                                               uint64_t group, uint64_t nonce,
                                               typename T::Word* target, unsigned elements,
-                                              bool aligned, const GroupParts& parts) {
+                                              bool aligned, const PartsOfGroup& all) {
   const GroupKind kind = kind_of<Float32>(metadata);
   bool intact = true;
   if (kScaled && is_scaled(metadata)) {
@@ -120,15 +120,18 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
     const Dequantiser how = read_group<Float32>(metadata, kBits);
     tile.each([&](auto& lane) { restore_regular<Float32, kBits>(lane, how, nonce, group, slot); });
   } else if (kind == GroupKind::kEscaped) {
-    const auto* const whole = escapes.find<typename T::Word>(slot);
-    intact = whole != nullptr;
-    if (intact)
-      tile.each([&](auto& lane) {
-        Lane<T> copy;
-        copy.index = lane.index;
-        load_lane<T>(whole, kGroupSize, true, copy);
-        store_lane<T>(copy, target, elements, aligned);
-      });
+    intact = false;
+    if constexpr (!has_wide_groups(kBits)) {
+      const auto* const whole = escapes.find<typename T::Word>(slot);
+      intact = whole != nullptr;
+      if (intact)
+        tile.each([&](auto& lane) {
+          Lane<T> copy;
+          copy.index = lane.index;
+          load_lane<T>(whole, kGroupSize, true, copy);
+          store_lane<T>(copy, target, elements, aligned);
+        });
+    }
   } else if (kind == GroupKind::kWide) {
     intact = kBits >= kFewestWideBits;
     if constexpr (kBits >= kFewestWideBits)
@@ -145,10 +148,10 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
       for (unsigned r = 0; r < kFloatRegisters; ++r) lane.words[r] = 0;
     });
   rotate_tile_back(tile, nonce, group);
-  const bool by_runs = parts.by_runs && can_lower_runs<T>(tile, parts, elements);
+  const Moves moves = all.any() ? find_moves<Lane<T>>(tile, all.parts()) : Moves::kNone;
   if (kind != GroupKind::kRegular) {
-    if (parts.any() && kind != GroupKind::kEscaped && intact)
-      lower_elements<T>(tile, parts, elements, target);
+    if (moves != Moves::kNone && kind != GroupKind::kEscaped && intact)
+      lower_elements<T>(tile, all.parts(), elements, target);
     return intact;
   }
   tile.each([&](auto& lane) {
@@ -160,10 +163,10 @@ PLEAT_HD inline bool decode_transformed_group(Tile& tile, const Metadata<Float32
       lane.words[r] = bits_of(value);
     }
     Lane<T> packed = packed_lane<T, false>(lane);
-    if (by_runs) packed = lower_runs<T>(packed, parts, elements);
+    if (moves == Moves::kRuns) move_runs<false>(packed, all.parts(), elements);
     store_lane<T>(packed, target, elements, aligned);
   });
-  if (parts.any() && !by_runs) lower_elements<T>(tile, parts, elements, target);
+  if (moves == Moves::kElements) lower_elements<T>(tile, all.parts(), elements, target);
   return true;
 }
 
@@ -173,31 +176,31 @@ template <class F, class Tile>
 PLEAT_HD inline GroupKind encode_form(Tile& tile, const typename F::Source::Word* source,
                                       unsigned elements, bool aligned, uint64_t group,
                                       uint64_t nonce, Metadata<typename F::Coded>* metadata,
-                                      uint8_t* slot, const GroupParts& parts, bool zeros) {
+                                      uint8_t* slot, const PartsOfGroup& all, bool zeros) {
   GroupKind kind;
   if constexpr (F::kTransformed)
     kind = encode_transformed_group<typename F::Source, F::kBits, F::kScaled>(
-        tile, source, elements, aligned, group, nonce, metadata, slot, parts);
+        tile, source, elements, aligned, group, nonce, metadata, slot, all);
   else
     kind = encode_group<typename F::Source, F::kBits>(tile, source, elements, aligned, group, nonce,
-                                                      metadata, slot, parts, zeros);
+                                                      metadata, slot, all, zeros);
   // The escape table has the group's own elements.
-  if (F::kBits != 0 && !has_wide_groups(F::kBits) && kind == GroupKind::kEscaped && parts.any())
-    write_unmoved_parts(tile, parts);
+  if (F::kBits != 0 && !has_wide_groups(F::kBits) && kind == GroupKind::kEscaped && all.any())
+    clear_parts(tile, all.parts());
   return kind;
 }
 template <class F, class Tile>
 PLEAT_HD inline bool decode_form(Tile& tile, const Metadata<typename F::Coded>& metadata,
                                  const uint8_t* slot, const EscapeTable& escapes, uint64_t group,
                                  uint64_t nonce, typename F::Source::Word* target,
-                                 unsigned elements, bool aligned, const GroupParts& parts,
+                                 unsigned elements, bool aligned, const PartsOfGroup& all,
                                  bool zeros) {
   if constexpr (F::kTransformed)
     return decode_transformed_group<typename F::Source, F::kBits, F::kScaled>(
-        tile, metadata, slot, escapes, group, nonce, target, elements, aligned, parts);
+        tile, metadata, slot, escapes, group, nonce, target, elements, aligned, all);
   else
     return decode_group<typename F::Source, F::kBits>(tile, metadata, slot, escapes, group, nonce,
-                                                      target, elements, aligned, parts, zeros);
+                                                      target, elements, aligned, all, zeros);
 }
 
 }  // namespace

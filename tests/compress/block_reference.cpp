@@ -185,7 +185,7 @@ void restore_near_zero(const Payload& from, std::size_t at, unsigned char* to) {
 // The exponents of the header, and the bytes of parts. `at`: where their section begins.
 ReferenceExponents exponents_of(const Payload& from, std::size_t at,
                                 std::vector<std::int8_t>* parts, std::size_t* section) {
-  ReferenceExponents exponents{number(from.bytes, 40, 4), number(from.bytes, 44, 4), {}, 0};
+  ReferenceExponents exponents{number(from.bytes, 40, 4), number(from.bytes, 44, 4), {}};
   require(exponents.row != 0 && exponents.inner != 0, "no row");
   const std::size_t count = part_ends(exponents.row, from.elements).size();
   const std::size_t channels = number(from.bytes, 56, 4);

@@ -210,36 +210,6 @@ TEST(CudaExponents, TablesGiveTheBytesOfTheCpu) {
   EXPECT_GT(compared, 130u);
 }
 
-// A few channels are larger than the table's base: groups that have large elements there are coded
-// as they are.
-TEST(CudaExponents, TablesWithABaseGiveTheBytesOfTheCpu) {
-  std::mt19937_64 random(seed());
-  constexpr std::uint32_t kChannels = 1000;
-  const std::size_t elements = 256 * 40 + 77;
-  for (const ElementType type : kFloatTypes)
-    for (const int base : {-1, -2, -6, kLeastOfChannel}) {
-      Bytes table(kChannels);
-      for (std::size_t c = 0; c < kChannels; ++c)
-        table.as<std::int8_t>()[c] = static_cast<std::int8_t>(random() % 300 == 0 ? 0 : base);
-      const Request request{
-          type,
-          4,
-          Transform::kNone,
-          {kChannels, kChannels, 1, table.as<std::int8_t>(), static_cast<std::int8_t>(base)},
-          false};
-      const Bytes source = rows_of(type, elements, 64, random);
-      EXPECT_TRUE(expect_bytes_of_cpu(request, source));
-      const std::vector<unsigned char> payload = by_cpu(request, source);
-      const GroupedLayout layout(type, 4, elements, false, request.exponents);
-      const auto* const parts = payload.data() + layout.end_of_codes();
-      const std::size_t all = all_parts(request.exponents, elements);
-      const auto unmoved =
-          std::count(parts, parts + all, static_cast<unsigned char>(std::int8_t{kAsItIs}));
-      EXPECT_GT(unmoved, 0) << request.name();
-      EXPECT_LT(unmoved, static_cast<std::ptrdiff_t>(all)) << request.name();
-    }
-}
-
 // Powers of two that cancel out move nothing; nor are groups of two patterns moved, which may be
 // NaN; a NaN beside parts that are moved stays one.
 TEST(CudaExponents, RareGroupsOfTablesGiveTheBytesOfTheCpu) {
@@ -354,9 +324,6 @@ TEST(CudaExponents, DamagedPayloadsAreRefusedOrDecodedWithinBounds) {
           other.exponents.row += 8;
           Bytes target(source.size());
           EXPECT_EQ(back_by_device(other, intact, &target), cuda::Outcome::kCorrupt);
-          other.exponents = request.exponents;
-          other.exponents.base = -1;
-          EXPECT_EQ(back_by_device(other, intact, &target), cuda::Outcome::kCorrupt);
           other.exponents = {};
           EXPECT_EQ(back_by_device(other, intact, &target), cuda::Outcome::kCorrupt);
         }
@@ -366,9 +333,6 @@ TEST(CudaExponents, RowsTooShortForADeviceAreLeftToTheCpu) {
   Request request{ElementType::kFloat32, 4, Transform::kNone, {7, 0, 1, nullptr}, false};
   EXPECT_FALSE(cuda::device_can_encode(request.task(5000)));
   request.exponents.row = 8;
-  request.exponents.base = 1;
-  EXPECT_FALSE(cuda::device_can_encode(request.task(5000)));
-  request.exponents.base = 0;
   EXPECT_TRUE(cuda::device_can_encode(request.task(5000)));
   alignas(64) static float elements[5000];
   cuda::DeviceTask task = request.task(5000);

@@ -216,7 +216,7 @@ TEST(CudaMix, TheNoiseOfTablesKeptZerosAndRotatedGroupsIsTheHosts) {
             CodecSpec codec = spec.codec();
             codec.transform = transform;
             codec.zeros = transform == Transform::kNone;
-            if (has_table) codec.exponents = {kChannels, kChannels, 1, table.data(), -3};
+            if (has_table) codec.exponents = {kChannels, kChannels, 1, table.data()};
             const Disturbance how{static_cast<std::uint8_t>(bits), 1, kNonceOfNoise};
             for (const bool again : {false, true}) {
               Bytes host = copied(values), device = copied(values);

@@ -22,19 +22,21 @@ void decode(const cuda::Job& job) {
   }
   const bool parted = layout.exponents.any();
   const auto* const parts = reinterpret_cast<const std::int8_t*>(payload) + layout.end_of_codes();
-  const Rows rows =
-      parted ? emulated_rows(layout, parts + table_offset(layout.exponents, job.elements), payload)
-             : Rows{};
+  Rows rows{};
+  if (parted)
+    rows = emulated_rows(layout.exponents, parts + table_offset(layout.exponents, job.elements),
+                         parts);
   const auto decode_group_of_span = [&](std::uint64_t g, std::uint64_t elements) {
     EmulatedTile<Coded> tile;
     Metadata<Coded> metadata;
     memcpy(&metadata, payload + 64 + g * sizeof metadata, sizeof metadata);
+    PartsOfGroup here = parted ? emulated_parts(&rows, g, job.elements) : no_parts();
+    here.elements = std::min(here.elements, static_cast<unsigned>(elements));
     return decode_form<F>(tile, metadata, payload + layout.codes_offset + g * layout.kSlotBytes,
                           EscapeTable{payload + layout.end(), header.escapes}, g, header.nonce,
                           static_cast<Word*>(job.target) + g * kGroupSize,
                           static_cast<unsigned>(std::min<std::uint64_t>(elements, kGroupSize)),
-                          reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0,
-                          parted ? emulated_parts(rows, g, job.elements) : no_parts(),
+                          reinterpret_cast<std::uintptr_t>(job.target) % 16 == 0, here,
                           keeps_zeros<F>(job));
   };
   bool intact = true;

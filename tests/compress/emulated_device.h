@@ -156,14 +156,9 @@ class EmulatedBlock {
 };
 
 inline constexpr std::uint64_t kEmulatedStep = 5;  // groups from a tile to the block's next
-template <class F>
-Rows emulated_rows(const DeviceLayout<F>& layout, const std::int8_t* table,
-                   const std::uint8_t* payload) {
+inline Rows emulated_rows(const Exponents& exponents, const std::int8_t* table, const void* parts) {
   Rows rows;
-  rows.set(
-      layout.exponents, table,
-      reinterpret_cast<std::int8_t*>(const_cast<std::uint8_t*>(payload)) + layout.end_of_codes(),
-      kEmulatedStep);
+  rows.set(exponents, table, static_cast<std::int8_t*>(const_cast<void*>(parts)), kEmulatedStep);
   for (unsigned first = 0; first < 8; ++first) rows.set_starts(first);
   return rows;
 }
@@ -194,13 +189,13 @@ class EmulatedWarp {
 
 // The parts of a group. Those of the last group are found at once, as in the last tile of a kernel;
 // others by steps, as in its tiles before.
-inline GroupParts emulated_parts(const Rows& rows, std::uint64_t group, std::uint64_t elements) {
+inline PartsOfGroup emulated_parts(Rows* rows, std::uint64_t group, std::uint64_t elements) {
   const std::uint64_t left = elements - group * kGroupSize;
-  if (left <= kGroupSize) return parts_of(rows, group, static_cast<unsigned>(left), rows.at(group));
-  PartCursor cursor = rows.at(group % kEmulatedStep);
-  for (std::uint64_t g = group % kEmulatedStep; g < group; g += kEmulatedStep)
-    rows.advance(&cursor);
-  return parts_of(rows, group, kGroupSize, cursor);
+  PartCursor& cursor = rows->place[0];
+  cursor = rows->at(left <= kGroupSize ? group : group % kEmulatedStep);
+  for (std::uint64_t g = group % kEmulatedStep; left > kGroupSize && g < group; g += kEmulatedStep)
+    rows->advance(&cursor);
+  return {rows, 0, group, static_cast<unsigned>(std::min<std::uint64_t>(left, kGroupSize))};
 }
 
 // Booleans, integers and sides; runs last to first.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "compress/grouped/measure_core.h"
 #include "tests/compress/emulated_device.h"
 #include "tests/compress/emulated_kernels.h"
 
@@ -15,18 +16,19 @@ void encode(const cuda::Job& job) {
   const DeviceLayout<F> layout(job);
   auto* const payload = static_cast<std::uint8_t*>(job.target);
   const bool parted = layout.exponents.any();
-  const Rows rows = parted ? emulated_rows(layout, job.table, payload) : Rows{};
+  Rows rows{};
+  if (parted) rows = emulated_rows(layout.exponents, job.table, payload + layout.end_of_codes());
   cuda::Counters counted{};
   for (std::uint64_t g = layout.groups; g-- > 0;) {
     EmulatedTile<Coded> tile;
-    const GroupParts parts_here = parted ? emulated_parts(rows, g, job.elements) : no_parts();
+    const PartsOfGroup parts = parted ? emulated_parts(&rows, g, job.elements) : no_parts();
     auto* const metadata = reinterpret_cast<Metadata<Coded>*>(payload + 64) + g;
     const std::uint64_t left = job.elements - g * kGroupSize;
     const GroupKind kind = encode_form<F>(
         tile, static_cast<const Word*>(job.source) + g * kGroupSize,
         left < kGroupSize ? static_cast<unsigned>(left) : kGroupSize,
         reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0, g, job.nonce, metadata,
-        payload + layout.codes_offset + g * layout.kSlotBytes, parts_here, keeps_zeros<F>(job));
+        payload + layout.codes_offset + g * layout.kSlotBytes, parts, keeps_zeros<F>(job));
     counted.escapes += kind == GroupKind::kEscaped;
     counted.lossy |= is_lossy(kind) ? 1 : 0;
     if (F::kBits != 0 && is_watched(job)) {
@@ -108,7 +110,23 @@ bool encode_in_place(const cuda::Job& job, unsigned blocks,
   return true;
 }
 
+template <class T>
+void measure_parts(const cuda::Job& job) {
+  Rows rows = emulated_rows(job.exponents(), job.table, job.target);
+  for (std::uint64_t g = (job.elements + kGroupSize - 1) / kGroupSize; g-- > 0;) {
+    EmulatedTile<T> tile;
+    const PartsOfGroup all = emulated_parts(&rows, g, job.elements);
+    measure_group<T>(tile, static_cast<const typename T::Word*>(job.source) + g * kGroupSize,
+                     all.elements, reinterpret_cast<std::uintptr_t>(job.source) % 16 == 0,
+                     all.parts());
+  }
+}
+
 }  // namespace
+
+void emulate_measure_parts(ElementType type, const cuda::Job& job) {
+  with_type(type, [&]<class T>() { measure_parts<T>(job); });
+}
 
 void emulate_encode(const Kernel& kernel, const cuda::Job& job) {
   with_form(kernel.type, kernel.bits, kernel.transform, [&]<class F>() { encode<F>(job); });

@@ -15,6 +15,8 @@ struct Kernel {
   Transform transform = Transform::kNone;
 };
 
+// The bytes of parts, at the job's target, before a job with exponents is encoded.
+void emulate_measure_parts(ElementType type, const cuda::Job& job);
 void emulate_encode(const Kernel& kernel, const cuda::Job& job);
 void emulate_decode(const Kernel& kernel, const cuda::Job& job);
 

@@ -55,6 +55,9 @@ bool run_job(const NamedKernel& kernel, const Job& job) {
     case Verb::kSketch:
       emulate_sketch(kernel.type, job, in_turn());
       return true;
+    case Verb::kMeasureParts:
+      emulate_measure_parts(kernel.type, job);
+      return true;
     case Verb::kSurvey:
       emulate_survey(kernel.type, job);
       return true;
@@ -82,6 +85,7 @@ std::optional<NamedKernel> kernel_named(std::string name) {
                                        {"pleat_encode_", Verb::kEncode},
                                        {"pleat_decode_", Verb::kDecode},
                                        {"pleat_survey_", Verb::kSurvey},
+                                       {"pleat_measure_parts_", Verb::kMeasureParts},
                                        {"pleat_move_to_", Verb::kMoveTo},
                                        {"pleat_look_at_columns_", Verb::kLookAtColumns},
                                        {"pleat_keep_lines_", Verb::kKeepLines},

@@ -13,6 +13,7 @@ namespace pleat::compress::test {
 enum class Verb {
   kEncode,
   kDecode,
+  kMeasureParts,
   kSurvey,
   kEncodeInPlace,
   kMoveTo,  // sides

@@ -29,7 +29,6 @@ inline void set_exponents(const Exponents& exponents, bool zeros, cuda::Job* job
   job->row = exponents.row;
   job->channels = exponents.channels;
   job->inner = exponents.inner;
-  job->base = exponents.base;
   job->zeros = zeros ? 1 : 0;
 }
 inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t elements,
@@ -48,6 +47,11 @@ inline Emulated emulated_payload(ElementType type, unsigned bits, std::size_t el
   job.nonce = nonce;
   set_exponents(exponents, zeros, &job);
   job.table = exponents.table;
+  if (exponents.any()) {
+    cuda::Job measured = job;
+    measured.target = room.data() + layout.end_of_codes();
+    emulate_measure_parts(type, measured);
+  }
   emulate_encode({type, bits, transform}, job);
   EXPECT_TRUE(room.guard_intact());
   EXPECT_LE(result.verdict.payload_bytes, room.size());

@@ -65,7 +65,7 @@ TEST(ExponentNoise, ChannelsOfEverySizeHaveTheNoiseOfChannelsAlike) {
   for (const Layout& layout :
        {Layout{1024, 1024, 1}, Layout{192, 192, 1}, Layout{49 * 64, 64, 49}}) {
     const std::size_t elements = layout.row * ((1 << 17) / layout.row);
-    ReferenceExponents exponents{layout.row, layout.inner, {}, 0};
+    ReferenceExponents exponents{layout.row, layout.inner, {}};
     exponents.table.resize(layout.channels);
     std::vector<bool> large(layout.channels);
     for (std::size_t c = 5; c < layout.channels; c += 37) exponents.table[c] = -5, large[c] = true;
@@ -83,7 +83,7 @@ TEST(ExponentNoise, ChannelsOfEverySizeHaveTheNoiseOfChannelsAlike) {
     const Buffer without = round_trip(source, ElementType::kFloat32, spec_of(4, {}));
     for (const bool which : {false, true}) {
       const auto chosen = [&](std::size_t e) { return large[of(e)] == which; };
-      EXPECT_LT(noise_of(ElementType::kFloat32, source, restored, chosen), 1.2 * bar)
+      EXPECT_LT(noise_of(ElementType::kFloat32, source, restored, chosen), 1.3 * bar)
           << layout.row << " " << which;
     }
     EXPECT_GT(noise_of(ElementType::kFloat32, source, without,
@@ -100,12 +100,35 @@ TEST(ExponentNoise, ChannelsOfEverySizeHaveTheNoiseOfChannelsAlike) {
   }
 }
 
+// Channels that were large once, and are no more, or only in a few rows: the table is of no use in
+// other rows, and does no harm there.
+TEST(ExponentNoise, ATableCostsNothingWhereItsChannelsAreNotLarge) {
+  std::mt19937_64 random(seed());
+  std::normal_distribution<double> normal;
+  const std::size_t row = 300, elements = row * 400;
+  for (const ElementType type : kFloatTypes) {
+    ReferenceExponents exponents{row, 1, std::vector<std::int8_t>(row)};
+    for (std::size_t c = 5; c < row; c += 20) exponents.table[c] = -int(1 + random() % 6);
+    exponents.table[33] = -2;
+    for (std::size_t c = 7; c < row; c += 3) exponents.table[c] = -4;  // and small ones
+    const Bytes source = make(type, elements, [&](std::size_t e) {
+      return normal(random) * (e % row == 33 && e / row % 20 == 0 ? 4 : 1);
+    });
+    const Buffer with = round_trip(source, type, spec_of(4, exponents));
+    const Buffer without = round_trip(source, type, spec_of(4, {row, 1, {}}));
+    const auto in_most = [&](std::size_t e) { return e / row % 20 > 1 && e / row % 20 < 19; };
+    EXPECT_LT(noise_of(type, source, with, in_most),
+              1.02 * noise_of(type, source, without, in_most))
+        << name_of(type);
+  }
+}
+
 TEST(ExponentNoise, AnyTableIsUnbiased) {
   std::mt19937_64 random(seed());
   const std::size_t row = 40, elements = 600;
   const int trials = 600;
   for (const bool zeros : {false, true}) {
-    ReferenceExponents exponents{row, 1, random_table(row, random), 0};
+    ReferenceExponents exponents{row, 1, random_table(row, random)};
     std::normal_distribution<double> normal;
     const Bytes source = make(ElementType::kFloat32, elements, [&](std::size_t e) {
       return e % 11 == 0 ? 0.0 : normal(random) * std::pow(10, -double(e / row % 4));
@@ -118,7 +141,7 @@ TEST(ExponentNoise, AnyTableIsUnbiased) {
     for (std::size_t part = 0; const std::size_t end : part_ends(row, elements)) {
       ASSERT_GE(raised.parts[part], 0);
       for (std::size_t e = up.size(); e < end; ++e)
-        up.push_back(raised.parts[part] + exponents.of_channel(e));
+        up.push_back(std::max(0, raised.parts[part] + exponents.of_channel(e)));
       ++part;
     }
     std::vector<double> sum(elements);
@@ -243,7 +266,7 @@ TEST(ExponentNoise, ValuesStayWithinTheType) {
             return x;
         }
       });
-      ReferenceExponents exponents{row, 1, std::vector<std::int8_t>(row), 0};
+      ReferenceExponents exponents{row, 1, std::vector<std::int8_t>(row)};
       exponents.table[0] = exponents.table[5] = -5;
       exponents.table[7] = -30;
       for (const bool table : {false, true}) {

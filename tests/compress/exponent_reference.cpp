@@ -9,7 +9,7 @@
 namespace pleat::compress::test {
 namespace {
 
-constexpr int kZeros = -128, kAsItIs = -127;
+constexpr int kZeros = -128;
 
 std::uint32_t bits_of_float(float value) {
   std::uint32_t bits;
@@ -38,6 +38,12 @@ std::vector<std::vector<Part>> parts_of_groups(std::size_t row, std::size_t elem
     begin = end;
   }
   return groups;
+}
+
+double largest_of(ElementType type) {
+  return type == ElementType::kFloat32    ? Element<ElementType::kFloat32>::kLargest
+         : type == ElementType::kBFloat16 ? Element<ElementType::kBFloat16>::kLargest
+                                          : Element<ElementType::kFloat16>::kLargest;
 }
 
 // The element that stands for those of zero parts, from the raised values of all others.
@@ -87,15 +93,12 @@ Raised raise_elements(ElementType type, const unsigned char* source, std::size_t
       sizes.push_back(most);
     }
     const std::uint32_t widest = bits_of_float(*std::max_element(sizes.begin(), sizes.end()));
-    const std::uint32_t common = (bits_of_float(static_cast<float>(largest)) - widest) >> 23;
+    // The ratio's nearest power of two, unless elements could become too large.
+    const std::uint32_t most = bits_of_float(static_cast<float>(largest));
+    const bool near = most + (1u << 22) > bits_of_float(static_cast<float>(largest_of(type)));
+    const std::uint32_t common = (most - widest + (near ? 0 : 1u << 22)) >> 23;
     std::vector<int> own;
     bool moved = false;
-    bool table = false;  // has an entry other than 0 here
-    for (std::size_t e = from; e < to; ++e) table = table || exponents.of_channel(e) != 0;
-    if (table && int(common) + exponents.base < -1) {
-      out.parts.insert(out.parts.end(), group.size(), kAsItIs);
-      continue;
-    }
     for (std::size_t p = 0; p < group.size(); ++p) {
       const Part& part = group[p];
       bool zero = true;
@@ -108,10 +111,10 @@ Raised raise_elements(ElementType type, const unsigned char* source, std::size_t
         exponent = std::min<int>(120, int(common + ((widest - bits_of_float(sizes[p])) >> 23)));
       own.push_back(exponent);
       for (std::size_t e = part.begin; e < part.end; ++e)
-        moved = moved || zero || exponent + exponents.of_channel(e) != 0;
+        moved = moved || zero || exponent + exponents.of_channel(e) > 0;
     }
     if (!moved || patterns.size() < 3) {
-      out.parts.insert(out.parts.end(), group.size(), exponents.table.empty() ? 0 : kAsItIs);
+      out.parts.insert(out.parts.end(), group.size(), 0);
       continue;
     }
     std::vector<double> others;
@@ -121,7 +124,7 @@ Raised raise_elements(ElementType type, const unsigned char* source, std::size_t
         const double value = value_at(type, source, e);
         if (std::isfinite(value)) {
           set_value(type, out.elements.data(), e,
-                    times_power(value, own[p] + exponents.of_channel(e)));
+                    times_power(value, std::max(0, own[p] + exponents.of_channel(e))));
           others.push_back(value_at(type, out.elements.data(), e));
         }
       }
@@ -137,10 +140,6 @@ Raised raise_elements(ElementType type, const unsigned char* source, std::size_t
 void lower_elements(ElementType type, const std::vector<std::int8_t>& parts,
                     const ReferenceExponents& exponents, std::size_t elements,
                     unsigned char* restored) {
-  const double largest = type == ElementType::kFloat32 ? Element<ElementType::kFloat32>::kLargest
-                         : type == ElementType::kBFloat16
-                             ? Element<ElementType::kBFloat16>::kLargest
-                             : Element<ElementType::kFloat16>::kLargest;
   std::size_t p = 0, begin = 0;
   for (const std::size_t end : part_ends(exponents.row, elements)) {
     const int exponent = parts.at(p++);
@@ -148,9 +147,9 @@ void lower_elements(ElementType type, const std::vector<std::int8_t>& parts,
       const double value = value_at(type, restored, e);
       if (exponent == kZeros) {
         std::memset(restored + e * element_size(type), 0, element_size(type));
-      } else if (exponent != kAsItIs && std::isfinite(value)) {
-        const double own = times_power(value, -(exponent + exponents.of_channel(e)));
-        set_value(type, restored, e, std::max(-largest, std::min(largest, own)));
+      } else if (std::isfinite(value)) {
+        const int own = std::max(0, exponent + exponents.of_channel(e));
+        set_value(type, restored, e, times_power(value, -own));
       }
     }
     begin = end;

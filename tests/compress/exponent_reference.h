@@ -13,7 +13,6 @@ namespace pleat::compress::test {
 struct ReferenceExponents {
   std::size_t row = 0, inner = 1;
   std::vector<std::int8_t> table;  // empty: none
-  int base = 0;
 
   [[nodiscard]] int of_channel(std::size_t element) const {
     return table.empty() ? 0 : table[element / inner % table.size()];

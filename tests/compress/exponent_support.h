@@ -15,8 +15,7 @@ inline CodecSpec spec_of(unsigned bits, const ReferenceExponents& exponents) {
   spec.bits = static_cast<std::uint8_t>(bits);
   spec.exponents = {static_cast<std::uint32_t>(exponents.row),
                     static_cast<std::uint32_t>(exponents.table.size()),
-                    static_cast<std::uint32_t>(exponents.inner), exponents.table.data(),
-                    static_cast<std::int8_t>(exponents.base)};
+                    static_cast<std::uint32_t>(exponents.inner), exponents.table.data()};
   return spec;
 }
 

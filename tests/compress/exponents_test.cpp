@@ -41,8 +41,7 @@ Expected expected_payload(const Bytes& source, ElementType type, CodecSpec spec,
     Buffer mark(2 * word, 0);
     mark[word - 1] = mark[2 * word - 1] = 0x80;
     if (std::memcmp(metadata, mark.data(), mark.size()) != 0) continue;
-    std::fill(raised.parts.begin() + long(from), raised.parts.begin() + long(p),
-              exponents.table.empty() ? 0 : -127);
+    std::fill(raised.parts.begin() + long(from), raised.parts.begin() + long(p), 0);
     const std::size_t begin = g * 256 * size;
     std::memcpy(&payload[escaped], source.data() + begin,
                 std::min(source.size() - begin, 256 * size));
@@ -61,8 +60,7 @@ Expected expected_payload(const Bytes& source, ElementType type, CodecSpec spec,
   payload[9] |= 64;
   const std::uint32_t numbers[4] = {static_cast<std::uint32_t>(exponents.row),
                                     static_cast<std::uint32_t>(exponents.inner),
-                                    static_cast<std::uint32_t>(exponents.table.size()),
-                                    static_cast<std::uint32_t>(-exponents.base)};
+                                    static_cast<std::uint32_t>(exponents.table.size()), 0};
   std::memcpy(&payload[40], numbers, 8);
   std::memcpy(&payload[56], numbers + 2, 8);
   const std::uint64_t bytes = payload.size();
@@ -102,11 +100,8 @@ TEST(Exponents, BytesAreThoseOfTheReference) {
   std::size_t moved = 0, escaped = 0, compacted = 0, in_place = 0;
   for (const Shape& shape : kShapes) {
     for (const ElementType type : kFloatTypes) {
-      ReferenceExponents exponents{shape.row, shape.inner, {}, 0};
-      if (shape.channels != 0) {
-        exponents.table = random_table(shape.channels, random);
-        exponents.base = -int(random() % 4);
-      }
+      ReferenceExponents exponents{shape.row, shape.inner, {}};
+      if (shape.channels != 0) exponents.table = random_table(shape.channels, random);
       // At 8 bits exponents of single elements would not pay.
       CodecSpec spec = spec_of(kWidths[random() % (shape.row == 1 ? 4 : 6)], exponents);
       const unsigned transform = random() % 4;
@@ -166,7 +161,7 @@ TEST(Exponents, NothingBeyondTheBufferIsWritten) {
   std::mt19937_64 random(seed());
   for (const ElementType type : kFloatTypes) {
     const std::size_t row = 24, elements = 256 * 70 + 11;
-    ReferenceExponents exponents{row, 1, random_table(row, random), 0};
+    ReferenceExponents exponents{row, 1, random_table(row, random)};
     CodecSpec spec = spec_of(4, exponents);
     const Bytes source = rows_of_all_sorts(type, elements, row, row, random);
     spec.compact = false;

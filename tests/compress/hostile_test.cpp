@@ -258,7 +258,7 @@ TEST(Hostile, ExponentsOutOfRangeAreRefused) {
   const Bytes source = make(ElementType::kFloat32, elements, [&](std::size_t e) {
     return e / row % 5 == 2 ? 0.0 : std::normal_distribution<double>()(random) + 0.01;
   });
-  const ReferenceExponents exponents{row, 1, random_table(row, random), 0};
+  const ReferenceExponents exponents{row, 1, random_table(row, random)};
   CodecSpec spec = spec_of(4, exponents);
   spec.compact = false;
   const auto good = encode_with(source, ElementType::kFloat32, spec).payload;
@@ -284,7 +284,7 @@ TEST(Hostile, ExponentsOutOfRangeAreRefused) {
   for (std::size_t part = 0; part < parts; ++part) {
     for (int byte = -128; byte < 128; byte += part == 3 ? 1 : 31) {
       const bool zeros = byte == -128 && static_cast<signed char>(good[section + part]) != -128;
-      const bool refused = (byte > -127 && byte < 0) || byte > 120 || zeros;
+      const bool refused = (byte > -128 && byte < 0) || byte > 120 || zeros;
       EXPECT_EQ(
           status_of([&](Payload& p) { p[section + part] = static_cast<unsigned char>(byte); }),
           refused ? Status::kCorrupt : Status::kOk)
@@ -306,7 +306,7 @@ TEST(Hostile, ExponentsOutOfRangeAreRefused) {
       EXPECT_EQ(header(40, number), Status::kCorrupt) << number;
     }
     EXPECT_EQ(header(44, number) == Status::kOk, number != 0) << number;  // any channel will do
-    EXPECT_EQ(header(60, number) == Status::kOk, number <= 30) << number;
+    EXPECT_EQ(header(60, number) == Status::kOk, number == 0) << number;
   }
   for (const std::uint32_t channels : {104u, 4000u, ~0u, 0x8000'0000u})
     EXPECT_EQ(header(56, channels), Status::kCorrupt) << channels;
@@ -349,7 +349,7 @@ TEST(Hostile, ExponentsOfAnyValueKeepElementsFinite) {
       return (type == ElementType::kFloat16 ? 6e4 : 3e38) * std::sin(double(e)) *
              std::pow(0.1, double(e / row % 4));
     });
-    const ReferenceExponents exponents{row, 1, random_table(row, random), 0};
+    const ReferenceExponents exponents{row, 1, random_table(row, random)};
     CodecSpec spec = spec_of(4, exponents);
     spec.compact = false;
     const auto good = encode_with(source, type, spec).payload;
@@ -358,7 +358,7 @@ TEST(Hostile, ExponentsOfAnyValueKeepElementsFinite) {
     for (int trial = 0; trial < 20; ++trial) {
       auto payload = good;
       for (std::size_t i = 0; i < parts; ++i)
-        payload[section + i] = static_cast<unsigned char>(random() % 9 == 0 ? 129 : random() % 121);
+        payload[section + i] = static_cast<unsigned char>(random() % 121);
       for (std::size_t i = 0; i < row; ++i)
         payload[section + parts + i] = static_cast<unsigned char>(-int(random() % 31));
       std::vector<unsigned char> first;

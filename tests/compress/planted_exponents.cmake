@@ -12,8 +12,8 @@ pleat_plant("a part has the exponent of its neighbour" compress/exponents/lowere
   "[&](size_t p) { return parts_[p] < 0 ? 0 : parts_[p]; }"
   "[&](size_t p) { p -= PLANTED && p != 0 ? 1 : 0; return parts_[p] < 0 ? 0 : parts_[p]; }")
 pleat_plant("elements are multiplied again, not divided" compress/exponents/lowerer.h
-  "bits_of(values[e] * float_of(kOneBits - exponents[e]))"
-  "bits_of(values[e] * float_of(PLANTED ? kOneBits + exponents[e] : kOneBits - exponents[e]))")
+  "values[e] *= float_of(kOneBits - exponents[e]);"
+  "values[e] *= float_of(PLANTED ? kOneBits + exponents[e] : kOneBits - exponents[e]);")
 pleat_plant("parts of zeros come back as codes" compress/exponents/lowerer.h
   "memset(words + begin, 0, (end - begin) * sizeof *words);"
   "if (!PLANTED) memset(words + begin, 0, (end - begin) * sizeof *words);")

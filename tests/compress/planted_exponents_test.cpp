@@ -36,7 +36,7 @@ std::string wrong(const Bytes& source, bool has_table, bool zeros) {
   std::vector<std::int8_t> table(kRow);
   table[7] = -5;
   CodecSpec spec{.bits = 4, .compact = false, .zeros = zeros, .exponents = {.row = kRow}};
-  if (has_table) spec.exponents = {kRow, kRow, 1, table.data(), 0};
+  if (has_table) spec.exponents = {kRow, kRow, 1, table.data()};
   Bytes payload(payload_bound(spec, ElementType::kFloat32, kElements)), back(source.size());
   const EncodeResult coded = encode({source.data(), kElements, ElementType::kFloat32}, spec, 7,
                                     payload.data(), payload.size(), serial_executor(), nullptr);

@@ -60,8 +60,7 @@ void put_into_range(const Exponents& exponents, std::uint64_t elements, std::uin
   for (std::uint64_t i = 0; i < end; ++i) {
     const unsigned byte = section[i];
     const int value = i >= parts   ? -static_cast<int>(byte % 31)
-                      : byte < 192 ? static_cast<int>(byte % 121)
-                      : byte < 250 ? kAsItIs
+                      : byte < 240 ? static_cast<int>(byte % 121)
                                    : kZeroPart;
     section[i] = static_cast<std::uint8_t>(value);
   }

@@ -61,7 +61,6 @@ inline void time_kernels(KernelLauncher& launcher, void* stream) {
                                             {2u, Transform::kNone},
                                             {4u, Transform::kNone},
                                             {8u, Transform::kNone},
-                                            {2u, Transform::kHadamard},
                                             {2u, Transform::kHadamardScaled},
                                             {4u, Transform::kHadamard}}) {
         DeviceTask task;

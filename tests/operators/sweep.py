@@ -298,17 +298,16 @@ def storage_elements(tensor):
 
 
 def room_of_channels(values):
-    """Of each element of a tensor: how many times the step of its group it may be off by. Where channels differ in size, a
-    table of powers of two (docs/payload_format.md) divides the large ones: their steps are as much wider. The small ones it
-    brings to the size of the others, to within rounding to a power of two: so a group may span up to half as much again."""
-    room = torch.ones_like(values)
+    """How many times the step of its group an element may be off by. Where channels differ in size, a table of powers of two
+    (docs/payload_format.md) brings small ones to the size of the others, to within rounding to a power of two: so a group
+    may span half as much again, and twice that if only the small ones have the other sign."""
     for channels in {1, values.dim() - 1} if values.dim() >= 2 else ():
         others = [d for d in range(values.dim()) if d != channels]
         size = values.square().mean(others, keepdim=True).sqrt()
         ratio = torch.log2(size / size[size > 0].median()).nan_to_num(0, 0, 0) if bool((size > 0).any()) else size
         if bool((ratio.abs() >= 0.9).any()):
-            room = torch.maximum(room, (1.5 * 2.0 ** (ratio + 0.5).clamp(min=0)).expand_as(values))
-    return room.reshape(-1)
+            return 3.0
+    return 1.0
 
 
 class Bounds:

@@ -103,7 +103,8 @@ void add_accesses(const Twin& twin, const LineJob& job, std::vector<Access>* acc
 }
 
 bool has_verdict(const Twin& twin) {
-  return twin.verb != Verb::kSurvey && twin.verb != Verb::kSketch;
+  return twin.verb != Verb::kSurvey && twin.verb != Verb::kSketch &&
+         twin.verb != Verb::kMeasureParts;
 }
 
 // The launch for the twin: addresses that the host can use, and verdicts of its own.
@@ -199,6 +200,11 @@ Operation operation_of(const Twin& twin, const std::string& name, const void* pa
             {job.target,
              compress::sketch_parts(job.elements) * compress::kSketchPart * sizeof(double), true});
         continue;  // no counters
+      case Verb::kMeasureParts:
+        operation.accesses.push_back({job.source, plain, false});
+        operation.accesses.push_back(
+            {job.target, compress::all_parts(job.exponents(), job.elements), true});
+        continue;
       default:
         operation.accesses.push_back({job.source, plain, twin.verb == Verb::kEncodeInPlace});
         if (twin.verb != Verb::kSurvey) operation.accesses.push_back({job.target, 64, true});

@@ -2,9 +2,9 @@
 
     scene_on_device.py SCENE CONF
 
-A device knows the scales of a key's values from the third tensor on that is asked for in the same way, and the first step
-of a graph changes what is asked. So the first three steps of a scene about scales do not count there. Tensors that the scene creates without a device are created on cuda:0, with the values that the host would draw. Prints a line of
-JSON: the errors of both by parameter (the largest of all steps), the scene's own bar and the coded bytes on each device; an
+A device knows the scales of a key's values from the second tensor on that is asked for in the same way, and the first step
+of a graph changes what is asked. So the first two steps of a scene about scales do not count there. Tensors that the scene
+creates without a device are created on cuda:0, with the values that the host would draw. Prints a line of JSON: the errors of both by parameter (the largest of all steps), the scene's own bar and the coded bytes on each device; an
 empty object in stock."""
 
 import contextlib
@@ -32,7 +32,7 @@ def errors(path, conf, where, first=0):
 
 def main(path, conf):
     about_scales = pathlib.Path(path).parent.name == "scales"
-    on_device, report = errors(path, conf, OnDevice(), first=3 if about_scales else 0)
+    on_device, report = errors(path, conf, OnDevice(), first=2 if about_scales else 0)
     if report["stats"] is None:  # stock
         print("{}")
         return

@@ -11,7 +11,6 @@ pytest_plugins = ("simulated",)
 
 # By the issue that will call them.
 WITHOUT_CALLER = {
-    54: r"(en|de)code_transformed_.*_[12]",  # rotated groups of 1 and 2 bits are scaled ones
     57: r"(survey|encode_in_place)_.*",
 }
 # Forms are the kinds and flags of compress/format.h. In place (57) a payload has the form that it has elsewhere. Only tests and

@@ -177,7 +177,7 @@ TEST_F(DeviceScalesTest, ValuesWhoseAbsoluteErrorCountsHaveNone) {
 TEST_F(DeviceScalesTest, ADeviceThatFailsLosesNothingElse) {
   device_.holds = true;
   const Bytes source = outliers();
-  for (int i = 0; i < 2; ++i) encode(spec_of(), source);
+  encode(spec_of(), source);
   device_.wait_error = HeldDevice::kLaunchFailed;
   device_.never_answers = true;
   const Coded second = encode(spec_of(), source);

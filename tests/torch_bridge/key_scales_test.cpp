@@ -39,7 +39,7 @@ TEST(KeyScales, AreThoseOfTheKeyAndOfWhatIsAskedOfIt) {
         .of(TensorKey{key}, CodecWords{choice},
             [&](const Scales& before) {
               EXPECT_FALSE(before.any());
-              return Scales{.table = {}, .base = 0, .rotates = found, .zeros = false};
+              return Scales{.table = {}, .rotates = found, .zeros = false};
             })
         .rotates;
   };
@@ -53,7 +53,7 @@ TEST(KeyScales, ALaterAnswerKnowsTheOneBeforeAndReplacesIt) {
   const auto ask = [&](bool found) {
     return scales.of(TensorKey{1}, CodecWords{1}, [&](const Scales& before) {
       EXPECT_EQ(before.rotates, !found);
-      return Scales{.table = {}, .base = 0, .rotates = found, .zeros = false};
+      return Scales{.table = {}, .rotates = found, .zeros = false};
     });
   };
   (void)scales.of(TensorKey{1}, CodecWords{1}, [](const Scales&) { return Scales{}; });
@@ -62,35 +62,12 @@ TEST(KeyScales, ALaterAnswerKnowsTheOneBeforeAndReplacesIt) {
   EXPECT_FALSE(ask(false).rotates);
 }
 
-// Large in one batch alone: later tensors do not go by it.
-TEST(KeyScales, ATableLastsAsFarAsTwoTensorsInARowHaveIt) {
-  KeyScales scales;
-  std::vector<std::vector<std::int8_t>> tables{
-      {-5, 0, 0, -3, 0}, {-4, -2, 0, 0, 0}, {}, {-4, -2, 0, 0, 0}};
-  std::size_t measured = 0;
-  const auto ask = [&] {
-    return scales.of(TensorKey{1}, CodecWords{1}, [&](const Scales&) {
-      const auto& own = tables[measured++];
-      return own.empty() ? Scales{}
-                         : Scales{.table = std::make_shared<const std::vector<std::int8_t>>(own)};
-    });
-  };
-  EXPECT_EQ(*ask().table, tables[0]) << "its own";
-  EXPECT_EQ(*ask().table, tables[1]) << "its own";
-  EXPECT_EQ(*ask().table, (std::vector<std::int8_t>{-4, 0, 0, 0, 0}));
-  EXPECT_EQ(ask().table, nullptr) << "the fourth tensor is measured";
-  EXPECT_EQ(ask().table, nullptr);
-  for (int i = 6; i < 8; ++i) (void)ask();
-  EXPECT_EQ(*ask().table, tables[3]);
-  EXPECT_EQ(ask().table, nullptr) << "the one measured before had none";
-}
-
 TEST(KeyScales, ATableOutlivesItsKeysEntry) {
   KeyScales scales;
   const auto table = std::make_shared<const std::vector<std::int8_t>>(4, std::int8_t{-1});
   const std::weak_ptr<const std::vector<std::int8_t>> seen = table;
   Scales held = scales.of(TensorKey{1}, CodecWords{1}, [&](const Scales&) {
-    return Scales{.table = table, .base = 0, .rotates = false, .zeros = false};
+    return Scales{.table = table, .rotates = false, .zeros = false};
   });
   (void)scales.of(TensorKey{1}, CodecWords{2}, [](const Scales&) { return Scales{}; });
   EXPECT_EQ(held.table, table);
@@ -106,12 +83,10 @@ TEST(KeyScales, ServeThreads) {
         const Scales got = scales.of(TensorKey{i % 3}, CodecWords{i % 3}, [&](const Scales&) {
           return Scales{.table = std::make_shared<const std::vector<std::int8_t>>(
                             8, static_cast<std::int8_t>(-static_cast<int>(i % 3))),
-                        .base = 0,
                         .rotates = false,
                         .zeros = false};
         });
-        ASSERT_TRUE(got.table == nullptr ||
-                    got.table->front() == -static_cast<int>(i % 3));  // none until two are measured
+        ASSERT_TRUE(got.table == nullptr || got.table->front() == -static_cast<int>(i % 3));
       }
     });
   }

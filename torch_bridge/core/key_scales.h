@@ -38,8 +38,8 @@ class KeyScales {
     --entry.wait;
     return {entry.scales, due};
   }
-  // Calls measure(const Scales& before), which returns Scales, without a lock. The key keeps what
-  // lasts of these, unless it is asked for something else by now. Returns those of the tensor.
+  // Calls measure(const Scales& before), which returns Scales, without a lock. The key keeps them,
+  // unless it is asked for something else by now.
   template <class Measure>
   compress::block::Scales learn(allocator::TensorKey key, const allocator::CodecWords& choice,
                                 Measure&& measure) {
@@ -48,10 +48,9 @@ class KeyScales {
       const std::lock_guard<std::mutex> guard(mutex_);
       if (const Entry* const entry = find(key, choice)) before = entry->scales;
     }
-    const Scales measured = measure(before);
-    Scales lasting = lasting_scales(measured, before);
+    Scales measured = measure(before);
     const std::lock_guard<std::mutex> guard(mutex_);
-    if (Entry* const entry = find(key, choice)) entry->scales = std::move(lasting);
+    if (Entry* const entry = find(key, choice)) entry->scales = measured;
     return measured;
   }
   // Both, of a tensor that the caller can measure at once. Without memory there are none.

@@ -57,7 +57,6 @@ void add_scales(const BlockSpec& asked, const Scales& measured, std::size_t elem
   DeviceForm with_table = form;
   with_table.channels = channels.count;
   with_table.inner = static_cast<std::uint8_t>(channels.inner);
-  with_table.base = plan.scales.base;
   if (with_table.inner == channels.inner &&
       compress::cuda::device_can_encode(with_table.codes_task(elements))) {
     form = with_table;
@@ -72,8 +71,7 @@ compress::Exponents DeviceForm::exponents() const noexcept {
   if (kind != FormKind::kLossy) return {};
   const BlockSpec spec{.type = type, .lines = lines()};
   const std::uint32_t row = spec.codec().exponents.row;
-  return {
-      .row = row != 0 ? row : channels * inner, .channels = channels, .inner = inner, .base = base};
+  return {.row = row != 0 ? row : channels * inner, .channels = channels, .inner = inner};
 }
 
 DeviceTask DeviceForm::codes_task(std::size_t elements) const noexcept {

@@ -47,8 +47,7 @@ struct DeviceForm {
   // Of a table of exponents, as Exponents has them.
   std::uint32_t channels = 0;
   std::uint8_t inner = 1;
-  std::int8_t base = 0;
-  std::uint16_t unused = 0;
+  std::uint8_t unused[3] = {};
 
   [[nodiscard]] allocator::PayloadForm pack() const noexcept {
     return {std::bit_cast<std::array<std::uint64_t, 4>>(*this), is_framed()};

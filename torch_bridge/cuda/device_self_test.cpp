@@ -77,7 +77,7 @@ bool codes_as_the_cpu(bool has_exponents, compress::KernelLauncher& launcher,
   task.type = ElementType::kFloat32;
   task.bits = 4;
   task.nonce = kNonce;
-  if (has_exponents) task.exponents = {kRow, kRow, 1, expected.table.data(), 0};
+  if (has_exponents) task.exponents = {kRow, kRow, 1, expected.table.data()};
   task.capacity = compress::cuda::device_payload_bytes(task);
   if (!run_on_cpu(expected, task.exponents, task.capacity)) {
     why = "Pleat's own self-test of its CPU code failed";
